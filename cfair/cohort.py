@@ -1,0 +1,388 @@
+"""The declared question and its rows: every role checked once, one mask for the whole analysis.
+
+`declare` reads and checks the columns that have a role; `make_cohort` adds the columns of the
+formulas in use, leaves out rows under one rule, and hands on plain arrays.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from cfair.columns import Binary, Score
+from cfair.errors import CutoffWarning, DataError, SmallGroupWarning
+from cfair.frame import show_some
+from cfair.groups import Factor, Groups, cross, factor
+from cfair.roles import Declared, Roles, read_declaration, read_role
+
+UNKNOWN_GROUP = "unknown group"
+
+
+@dataclass(frozen=True, eq=False)
+class Dropped:
+    """What was left out, and why.
+
+    Parameters
+    ----------
+    n : int
+        Rows dropped in all.
+    by_column : dict of str to int
+        Missing values per column (a row may count under several columns).
+    by_group : dict of str to int
+        Rows dropped per group, "unknown group" where an attribute is missing.
+    small_groups : dict of str to int
+        Groups dropped because they are small, with their rows.
+    """
+
+    n: int = 0
+    by_column: dict[str, int] = field(default_factory=dict)
+    by_group: dict[str, int] = field(default_factory=dict)
+    small_groups: dict[str, int] = field(default_factory=dict)
+
+    def sentence(self) -> str:
+        """Say it in one line.
+
+        Examples
+        --------
+        >>> Dropped(38, {"bmi": 38}).sentence()
+        '38 dropped: bmi missing'
+        >>> Dropped(45, {"bmi": 38, "age": 9}, {}, {"F & Other": 2}).sentence()
+        '45 dropped: bmi missing (38), age missing (9); small group F & Other (2)'
+        """
+        if self.n == 0:
+            return "none dropped"
+        alone = len(self.by_column) == 1 and not self.small_groups
+        columns = [f"{k} missing" + ("" if alone else f" ({v})") for k, v in self.by_column.items()]
+        parts = [show_some(columns, 6)] if columns else []
+        if self.small_groups:
+            names = [f"{name} ({rows})" for name, rows in self.small_groups.items()]
+            parts.append(f"small group{'s' * (len(names) > 1)} {show_some(names, 6)}")
+        return f"{self.n:,} dropped: {'; '.join(parts)}"
+
+
+@dataclass(frozen=True, eq=False)
+class Cohort:
+    """The rows of one analysis as checked arrays.
+
+    Parameters
+    ----------
+    y, s : (n,) int8 arrays
+        Outcome, and the call under audit.
+    d : (n,) int8 array or None
+        Treatment.
+    score : (n,) float array or None
+        The score under audit.
+    groups : Groups
+        The crossed attributes.
+    data : pandas.DataFrame
+        Columns that formulas may use, on 0..n-1: attributes and text as Categorical, roles as 0/1.
+    index : pandas.Index
+        The caller's labels of these rows.
+    cluster : (n,) intp array or None
+        Cluster of each row, 0..n_clusters-1.
+    n_read : int
+        Rows of the table; `dropped` says which are not here.
+    dropped : Dropped
+        What was left out.
+    rule : str
+        How S came about, such as 'risk >= 0.5'.
+    notes : tuple of str
+        What a reader of the result should know.
+    """
+
+    y: NDArray[np.int8]
+    s: NDArray[np.int8]
+    d: NDArray[np.int8] | None
+    score: NDArray[np.float64] | None
+    groups: Groups
+    data: pd.DataFrame
+    index: pd.Index
+    cluster: NDArray[np.intp] | None
+    n_read: int
+    dropped: Dropped
+    rule: str
+    outcome_name: str
+    outcome_event: Any = 1
+    treatment_name: str | None = None
+    treatment_event: Any = None
+    score_name: str | None = None
+    prediction_name: str | None = None
+    cluster_name: str | None = None
+    cutoff: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def n_used(self) -> int:
+        """Number of rows in the analysis."""
+        return len(self.y)
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """The rows that stay, their groups, and what went."""
+
+    keep: NDArray[np.bool_]
+    groups: Groups
+    dropped: Dropped
+    small: dict[str, int]
+
+
+def declare(data: Any, roles: Roles) -> Declared:
+    """Read and check a table's roles, and the rows that they leave.
+
+    Parameters
+    ----------
+    data : data frame
+        pandas, polars, pyarrow, a duckdb relation, or a dict of arrays. It is not changed.
+    roles : Roles
+        What each column is for.
+    """
+    declared = read_declaration(data, roles)
+    rows = _select_rows(declared, {})
+    _warn_of_small_groups(rows.small, roles.min_group_size)
+    side = _one_side(declared, rows.keep)
+    if side:
+        warnings.warn(
+            f"{side} Is the cutoff on the scale of the score?", CutoffWarning, stacklevel=2
+        )
+    return replace(declared, warned=frozenset(rows.small))
+
+
+def make_cohort(
+    declared: Declared,
+    formula_columns: Sequence[str] = (),
+    *,
+    outcome: str | None = None,
+    treatment: str | None = None,
+    cluster: Any = None,
+) -> Cohort:
+    """Choose the rows of one analysis and hand them on as arrays.
+
+    Parameters
+    ----------
+    declared : Declared
+        From `declare`.
+    formula_columns : sequence of str
+        Every column that a formula of this analysis uses; all of them enter the one mask.
+    outcome, treatment : str, optional
+        Left sides of formulas. They must be the declared columns, or fill in what was not declared.
+    cluster : name or array, optional
+        Cluster of each row, in place of the declared one.
+    """
+    declared = declared.with_left_side("outcome", outcome)
+    declared = declared.with_left_side("treatment", treatment)
+    if cluster is not None:
+        series = read_role(declared.table, "cluster", cluster)
+        declared = replace(declared, cluster=factor(series))
+    if declared.outcome is None:
+        raise DataError("no outcome was declared. Give outcome= the name of the 0/1 event column.")
+    wanted = list(dict.fromkeys(formula_columns))
+    others = {name: declared.prepared(name) for name in wanted if name not in declared.by_name}
+    rows = _select_rows(declared, {name: c.isna().to_numpy() for name, c in others.items()})
+    new = {name: n for name, n in rows.small.items() if name not in declared.warned}
+    _warn_of_small_groups(new, declared.roles.min_group_size)
+    return _assemble(declared, declared.outcome, rows, wanted)
+
+
+def build_cohort(
+    data: Any,
+    roles: Roles,
+    formula_columns: Sequence[str] = (),
+    *,
+    outcome: str | None = None,
+    treatment: str | None = None,
+    cluster: Any = None,
+) -> Cohort:
+    """`declare` and `make_cohort` in one step.
+
+    Examples
+    --------
+    >>> table = {"sex": ["F", "M", "F", "M"], "y": [0, 1, 1, 0], "risk": [0.2, 0.5, 0.9, 0.1]}
+    >>> cohort = build_cohort(table, Roles("y", "sex", score="risk", cutoff=0.5))
+    >>> cohort.rule, cohort.s.tolist(), cohort.groups.names
+    ('risk >= 0.5', [0, 1, 1, 0], ('F', 'M'))
+    """
+    return make_cohort(
+        declare(data, roles), formula_columns, outcome=outcome, treatment=treatment, cluster=cluster
+    )
+
+
+def require_comparison(groups: Groups) -> None:
+    """Refuse a comparison where fewer than two groups have rows."""
+    filled = [name for name, n in zip(groups.names, groups.sizes, strict=True) if n > 0]
+    if len(filled) < 2:
+        raise DataError(
+            f"a comparison needs two groups with rows, but {' x '.join(groups.attributes)} has "
+            f"{len(filled)} ({show_some([f'{name!r}' for name in filled])}, {len(groups.codes)} "
+            f"rows). Choose other attributes in groups=, or look at the rates alone."
+        )
+
+
+def _select_rows(declared: Declared, others: dict[str, NDArray[np.bool_]]) -> _Rows:
+    """Apply the rule for missing values, then the one for small groups, and check what stays."""
+    masks = {name: mask for name, mask in {**declared.missing, **others}.items() if mask.any()}
+    by_column = {name: int(mask.sum()) for name, mask in masks.items()}
+    keep = np.ones(declared.table.n_rows, dtype=bool)
+    for mask in masks.values():
+        keep &= ~mask
+    if masks and declared.roles.missing != "drop":
+        raise DataError(_missing_message(declared, by_column, int((~keep).sum())))
+    _check_some_left(keep, by_column)
+    groups = cross([attribute.take(keep) for attribute in declared.attributes])
+    small = _small_groups(groups, declared.roles.min_group_size)
+    gone: dict[str, int] = {}
+    if small and declared.roles.small_groups == "drop":
+        codes = [groups.names.index(name) for name in small]
+        keep[np.flatnonzero(keep)[np.isin(groups.codes, codes)]] = False
+        gone, small = small, {}
+        _check_some_left(keep, by_column, gone)
+        groups = cross([attribute.take(keep) for attribute in declared.attributes])
+    for role, column in (("outcome", declared.outcome), ("treatment", declared.treatment)):
+        if column is not None:
+            _check_both_values(column, role, keep)
+    by_group = _dropped_by_group(declared.attributes, keep)
+    return _Rows(keep, groups, Dropped(int((~keep).sum()), by_column, by_group, gone), small)
+
+
+def _missing_message(declared: Declared, by_column: dict[str, int], n_rows: int) -> str:
+    columns = show_some([f"{name!r} ({n} rows)" for name, n in by_column.items()], 10)
+    message = (
+        f"missing values in {columns}; {n_rows} of {declared.table.n_rows} rows in all. "
+        f'Use missing="drop" to leave these rows out'
+    )
+    attributes = [a.name for a in declared.attributes if a.name in by_column]
+    if attributes:
+        message += (
+            f', or missing="level" to make the missing values of {" and ".join(attributes)} a level'
+        )
+    return message + ", or fill them in."
+
+
+def _check_some_left(
+    keep: NDArray[np.bool_], by_column: dict[str, int], small: dict[str, int] | None = None
+) -> None:
+    if not keep.any():
+        why = Dropped(len(keep), by_column, {}, small or {}).sentence()
+        raise DataError(
+            f"no rows are left of {len(keep)}: {why}. Leave out the column, or fill in its values."
+        )
+
+
+def _check_both_values(column: Binary, role: str, keep: NDArray[np.bool_]) -> None:
+    n, n_events = int(keep.sum()), int(column.values[keep].sum())
+    if 0 < n_events < n:
+        return
+    if role == "outcome":
+        what = "no events" if n_events == 0 else "no non-events"
+    else:
+        what = "no treated rows" if n_events == 0 else "no untreated rows"
+    raise DataError(
+        f"{role} column {column.name!r} has {what}: all {n} rows used are "
+        f"{0 if n_events == 0 else 1} (1 is {column.event!r}). Both values are needed."
+    )
+
+
+def _small_groups(groups: Groups, min_size: int | None) -> dict[str, int]:
+    """Groups that have rows, but fewer than the minimum, by name."""
+    sizes = zip(groups.names, groups.sizes.tolist(), strict=True)
+    return {name: n for name, n in sizes if min_size is not None and 0 < n < min_size}
+
+
+def _dropped_by_group(attributes: Sequence[Factor], keep: NDArray[np.bool_]) -> dict[str, int]:
+    if keep.all():
+        return {}
+    known = np.logical_and.reduce([~attribute.missing for attribute in attributes])
+    groups = cross([attribute.take(known) for attribute in attributes])
+    counts = np.bincount(groups.codes[~keep[known]], minlength=groups.n_groups).tolist()
+    found = {name: n for name, n in zip(groups.names, counts, strict=True) if n > 0}
+    n_unknown = int((~known & ~keep).sum())
+    return {**found, UNKNOWN_GROUP: n_unknown} if n_unknown else found
+
+
+def _warn_of_small_groups(small: dict[str, int], min_size: int | None) -> None:
+    if small:
+        shown = show_some([f"{name} ({n} rows)" for name, n in small.items()], 10)
+        warnings.warn(
+            f"{len(small)} group{'s' * (len(small) > 1)} with fewer than min_group_size={min_size} "
+            f'rows: {shown}. Merge levels, or leave them out with small_groups="drop".',
+            SmallGroupWarning,
+            stacklevel=3,
+        )
+
+
+def _one_side(declared: Declared, keep: NDArray[np.bool_]) -> str | None:
+    """Say that all rows fall on one side, if they do."""
+    n, n_positive = int(keep.sum()), int(declared.s[keep].sum())
+    if 0 < n_positive < n:
+        return None
+    side = "positive" if n_positive else "negative"
+    return f"all {n} rows are {side} under {declared.rule}."
+
+
+def _assemble(
+    declared: Declared, outcome: Binary, rows: _Rows, formula_columns: Sequence[str]
+) -> Cohort:
+    keep, treatment, score = rows.keep, declared.treatment, declared.score
+    cluster = None if declared.cluster is None else declared.cluster.take(keep)
+    return Cohort(
+        y=outcome.values[keep],
+        s=declared.s[keep],
+        d=None if treatment is None else treatment.values[keep],
+        score=None if score is None else score.values[keep],
+        groups=rows.groups,
+        data=_formula_data(declared, rows, formula_columns),
+        index=declared.table.index[keep],
+        cluster=None if cluster is None else cluster.codes,
+        n_read=declared.table.n_rows,
+        dropped=rows.dropped,
+        rule=declared.rule,
+        outcome_name=outcome.name,
+        outcome_event=outcome.event,
+        treatment_name=None if treatment is None else treatment.name,
+        treatment_event=None if treatment is None else treatment.event,
+        score_name=None if score is None else score.name,
+        prediction_name=None if declared.prediction is None else declared.prediction.name,
+        cluster_name=None if cluster is None else cluster.name,
+        cutoff=None if declared.prediction is not None else declared.roles.cutoff,
+        notes=_notes(declared, rows),
+    )
+
+
+def _formula_data(declared: Declared, rows: _Rows, names: Sequence[str]) -> pd.DataFrame:
+    """Columns that formulas may use: the attributes always, the others as named."""
+    data = rows.groups.row_frame()
+    for name in names:
+        part = declared.by_name.get(name)
+        if isinstance(part, Binary):
+            data[name] = part.values[rows.keep].astype(np.int64)
+        elif isinstance(part, Score):
+            data[name] = part.values[rows.keep]
+        elif part is None:
+            data[name] = _without_missing(declared.prepared(name).array[rows.keep])
+    return data
+
+
+def _without_missing(values: Any) -> Any:
+    """Plain arrays for nullable ones that have lost their missing rows, and levels that occur."""
+    if isinstance(values, pd.Categorical):
+        return values.remove_unused_categories()
+    kind = values.dtype.kind
+    return values.to_numpy(dtype={"b": bool, "i": np.int64, "u": np.int64, "f": np.float64}[kind])
+
+
+def _notes(declared: Declared, rows: _Rows) -> tuple[str, ...]:
+    binaries = [declared.outcome, declared.treatment]
+    notes = [part.note for part in binaries if part is not None and part.note is not None]
+    for a in declared.attributes:
+        if a.missing_level is not None:
+            n = int((a.codes[rows.keep] == len(a.levels) - 1).sum())
+            notes.append(f"{a.name}: missing values ({n} rows) are the level {a.missing_level!r}")
+    notes += [f"{name} has {n} rows; read its rates with care" for name, n in rows.small.items()]
+    side = _one_side(declared, rows.keep)
+    return (*notes, side) if side else tuple(notes)

@@ -1,0 +1,260 @@
+"""Checks of single columns by what they are for: 0/1 columns, the score, columns of a formula."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from cfair.errors import DataError
+from cfair.frame import show_some
+from cfair.groups import Factor, categorical_of_codes, factor
+
+_MAX_MEASURED_LEVELS = 50  # more distinct fractions than this are a measurement, not a category
+
+
+@dataclass(frozen=True, eq=False)
+class Binary:
+    """A 0/1 column: values (-1 where missing), the value that was coded as 1, and a note."""
+
+    name: str
+    values: NDArray[np.int8]
+    event: Any
+    note: str | None = None
+
+    @property
+    def missing(self) -> NDArray[np.bool_]:
+        """Rows without a value."""
+        return self.values < 0
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """The score under audit, in [0, 1], NaN where missing; `dtype` is the column's own."""
+
+    name: str
+    values: NDArray[np.float64]
+    dtype: np.dtype[Any]
+
+    @property
+    def missing(self) -> NDArray[np.bool_]:
+        """Rows without a value."""
+        return np.isnan(self.values)
+
+    def positive(self, cutoff: float) -> NDArray[np.int8]:
+        """S = 1{score >= cutoff}, 0 where the score is missing.
+
+        Compared in the score's own precision, or 0.7 stored in 32 bits would fall below 0.7.
+        """
+        own = self.values.astype(self.dtype)
+        return (own >= self.dtype.type(cutoff)).astype(np.int8)
+
+
+def read_binary(
+    series: pd.Series, what: str, *, event: Any = None, option: str | None = None
+) -> Binary:
+    """Code a column as 0/1; which value is the event is never guessed.
+
+    Parameters
+    ----------
+    series : pandas.Series
+        0/1, True/False, nullable forms of these; anything else needs `event`.
+    what : str
+        The role, for messages.
+    event : optional
+        The value that counts as 1; all others count as 0.
+    option : str, optional
+        The argument that `event` comes from, such as "outcome_event".
+
+    Examples
+    --------
+    >>> read_binary(pd.Series(["alive", "dead"], name="status"), "outcome", event="dead").values
+    array([0, 1], dtype=int8)
+    """
+    name = str(series.name)
+    check_finite(series, f"{what} column {name!r}")
+    found = factor(series, name)
+    if event is None:
+        if not all(_is_zero_or_one(level) for level in found.levels):
+            raise DataError(
+                f"column {name!r} must be 0/1 or True/False, but holds {found.describe()}.\n"
+                + _which_event(found, option)
+            )
+        is_event = [bool(level) for level in found.levels]
+        boolean = any(isinstance(level, bool) for level in found.levels)
+        return Binary(name, _decode(found, is_event), True if boolean else 1)
+    is_event = [_same_value(level, event) for level in found.levels]
+    if not any(is_event):
+        raise DataError(
+            f"{option or 'event'}={event!r} does not occur in column {name!r}, which holds "
+            f"{found.describe()}. Give one of these values."
+        )
+    others = [repr(v) for v, hit in zip(found.levels, is_event, strict=True) if not hit]
+    note = f"{what} {name}: {event!r} is 1, {show_some(others)} 0" if others else None
+    return Binary(name, _decode(found, is_event), event, note)
+
+
+def read_score(series: pd.Series) -> Score:
+    """Check a risk score: real numbers in [0, 1]."""
+    name = str(series.name)
+    if pd.api.types.is_bool_dtype(series.dtype):
+        raise DataError(
+            f"score column {name!r} holds True/False, not a score. A ready 0/1 call is given as "
+            f"prediction={name!r}."
+        )
+    kind = getattr(series.dtype, "kind", "O")
+    if isinstance(series.dtype, pd.CategoricalDtype) or kind not in "iuf":
+        first = show_some([repr(v) for v in series.dropna().head(3)])
+        raise DataError(
+            f"score column {name!r} must be numbers in [0, 1], but is {describe_kind(series)} "
+            f"({first}). Convert it, for example with pd.to_numeric(table[{name!r}])."
+        )
+    check_finite(series, f"score column {name!r}")
+    values: NDArray[np.float64] = series.to_numpy(dtype=np.float64, na_value=np.nan)
+    outside = (values < 0) | (values > 1)
+    if outside.any():
+        low, high = float(np.nanmin(values)), float(np.nanmax(values))
+        raise DataError(
+            f"score column {name!r} must lie in [0, 1], but runs from {low:.6g} to {high:.6g} "
+            f"({int(outside.sum())} rows outside). {_score_hint(low, high)}"
+        )
+    dtype = series.to_numpy().dtype if kind == "f" else np.dtype(np.float64)
+    return Score(name, values, dtype)
+
+
+def check_cutoff(cutoff: Any) -> float:
+    """Check a cutoff: a number in [0, 1]."""
+    real = isinstance(cutoff, (numbers.Real, np.number)) and not isinstance(cutoff, bool)
+    if not real or math.isnan(cutoff) or not 0 <= cutoff <= 1:
+        raise DataError(
+            f"cutoff must be a number in [0, 1], but is {cutoff!r}. S is score >= cutoff; give the "
+            f"cutoff on the scale of the score."
+        )
+    return float(cutoff)
+
+
+def read_attribute(series: pd.Series) -> Factor:
+    """Read a protected attribute; a measurement in place of a category is refused."""
+    check_finite(series, f"group column {series.name!r}")
+    attribute = factor(series)
+    n_levels = len(attribute.levels)
+    if n_levels > _MAX_MEASURED_LEVELS and any(map(_is_measured, attribute.levels)):
+        first = show_some([f"{level}" for level in attribute.levels], 3)
+        raise DataError(
+            f"group column {attribute.name!r} is a measurement with {n_levels} distinct values "
+            f"({first}), not a category. Cut it into bands first: "
+            f"pd.cut(table[{attribute.name!r}], bins=[...])."
+        )
+    return attribute
+
+
+def check_finite(series: pd.Series, what: str) -> None:
+    """Refuse infinite values, with their count."""
+    if getattr(series.dtype, "kind", "O") not in "fc":
+        return
+    n_infinite = int(np.isinf(series.to_numpy()).sum())
+    if n_infinite:
+        raise DataError(
+            f"{what} has infinite values in {n_infinite} rows. Correct them, or set them to "
+            f"missing (np.nan) and say what missing values mean (missing=)."
+        )
+
+
+def formula_column(series: pd.Series) -> pd.Series:
+    """Prepare a column for formulas: numbers stay numbers, text becomes a Categorical.
+
+    Small integers and floats are widened, so that arithmetic in a formula cannot overflow.
+    """
+    name = str(series.name)
+    dtype: Any = series.dtype
+    if isinstance(dtype, pd.CategoricalDtype) or pd.api.types.is_bool_dtype(dtype):
+        return series
+    check_finite(series, f"column {name!r}")
+    if pd.api.types.is_extension_array_dtype(dtype) and dtype.kind in "iu":
+        return series  # nullable, with missing values: made plain once these rows are out
+    kind = getattr(dtype, "kind", "O")
+    if kind in "iu":
+        too_large = kind == "u" and len(series) > 0 and series.max() > np.iinfo(np.int64).max
+        return series.astype(np.float64 if too_large else np.int64)
+    if kind == "f":
+        return series.astype(np.float64)
+    if is_text(series) or isinstance(dtype, pd.IntervalDtype):
+        found = factor(series)
+        values = categorical_of_codes(found.codes, found.levels)
+        return pd.Series(values, index=series.index, name=series.name)
+    first = show_some([repr(v) for v in series.dropna().head(3)])
+    raise DataError(
+        f"column {name!r} cannot be used in a formula: it is {describe_kind(series)} ({first}). "
+        + _formula_hint(series)
+    )
+
+
+def is_text(series: pd.Series) -> bool:
+    """Whether a column holds text and nothing else (missing values aside)."""
+    return pd.api.types.infer_dtype(series, skipna=True) == "string"
+
+
+def describe_kind(series: pd.Series) -> str:
+    """What a column holds, in words."""
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        return "a Categorical"
+    if _is_date(series):
+        return "dates or times"
+    kind = pd.api.types.infer_dtype(series, skipna=True)
+    words = {"string": "text", "complex": "complex numbers", "bytes": "bytes"}
+    if kind.startswith("mixed"):
+        types = series.dropna().map(lambda v: type(v).__name__).value_counts()
+        return "of mixed types: " + ", ".join(f"{k} ({n} rows)" for k, n in types.items())
+    return words.get(kind, kind)
+
+
+def _formula_hint(series: pd.Series) -> str:
+    if _is_date(series):
+        return "Make it a number first, for example days since a date: (column - start).dt.days."
+    return "Make it numbers, with pd.to_numeric, or text, with .astype(str)."
+
+
+def _is_date(series: pd.Series) -> bool:
+    kind = pd.api.types.infer_dtype(series, skipna=True)
+    return kind.startswith(("date", "time", "period"))
+
+
+def _is_measured(level: Any) -> bool:
+    fraction = isinstance(level, float) and not level.is_integer()
+    return fraction or isinstance(level, (pd.Timestamp, pd.Timedelta))
+
+
+def _is_zero_or_one(level: Any) -> bool:
+    return isinstance(level, numbers.Real) and level in (0, 1)
+
+
+def _same_value(level: Any, event: Any) -> bool:
+    try:
+        return bool(level == event)
+    except (TypeError, ValueError):
+        return False
+
+
+def _decode(found: Factor, is_event: list[bool]) -> NDArray[np.int8]:
+    return np.array([*is_event, -1], dtype=np.int8)[found.codes]  # code -1 is the last, -1
+
+
+def _which_event(found: Factor, option: str | None) -> str:
+    value = found.levels[-1]
+    shown = f'"{value}"' if isinstance(value, str) else repr(value)
+    if option is None:
+        return f"Recode it, for example (table[{found.name!r}] == {shown}).astype(int)."
+    return f"Say which is the event: {option}={shown}."
+
+
+def _score_hint(low: float, high: float) -> str:
+    if low < 0:
+        return "Are these log-odds (logit)? Give 1 / (1 + np.exp(-score))."
+    if high <= 100:
+        return "Is this a percentage? Give score / 100."
+    return "Give the predicted probability of the event."

@@ -1,0 +1,129 @@
+"""Counterfactual error rates by inverse probability weighting (Wastvedt, Huling, Wolfson 2023)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfair.estimators.confusion import cell_codes, ratio
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.integer]
+
+
+def ipw_weights(d: Integers, pi: Array) -> Array:
+    """Weights of the untreated, ``(1 - D) / (1 - pi)``.
+
+    Parameters
+    ----------
+    d : (n,) array of 0 and 1
+        Treatment.
+    pi : (n,) array
+        Probability of treatment, below 1.
+
+    Returns
+    -------
+    (n,) array
+        0 for treated rows.
+    """
+    weights: Array = np.where(np.asarray(d) == 0, 1.0, 0.0) / (1.0 - pi)
+    return weights
+
+
+def weighted_cells(y: Integers, s: Integers, group: Integers, w: Array, n_groups: int) -> Array:
+    """Sums of weights in each cell of group, outcome and prediction.
+
+    Parameters
+    ----------
+    y, s : (n,) arrays of 0 and 1
+    group : (n,) array of int
+    w : (n,) array
+    n_groups : int
+
+    Returns
+    -------
+    (K, 2, 2) array
+        Indexed by group, outcome, prediction.
+    """
+    sums = np.bincount(cell_codes(y, s, group), weights=w, minlength=4 * n_groups)
+    return sums.astype(np.float64).reshape(n_groups, 2, 2)
+
+
+def rates_from_cells(cells: Array) -> tuple[Array, Array]:
+    """False positive and false negative rates from (weighted) cells.
+
+    Parameters
+    ----------
+    cells : (..., 2, 2) array
+        Sums by outcome and prediction.
+
+    Returns
+    -------
+    fpr, fnr : (...) arrays
+        NaN where the denominator is 0.
+    """
+    fpr = ratio(cells[..., 0, 1], cells[..., 0, 0] + cells[..., 0, 1])
+    fnr = ratio(cells[..., 1, 0], cells[..., 1, 0] + cells[..., 1, 1])
+    return fpr, fnr
+
+
+def ipw_rates(
+    y: Integers,
+    s: Integers,
+    d: Integers,
+    group: Integers,
+    pi: Array,
+    n_groups: int,
+    weights: Array | None = None,
+) -> tuple[Array, Array]:
+    r"""Counterfactual false positive and false negative rates under no treatment, by weighting.
+
+    With ``w = (1 - D) / (1 - pi)`` and sums over the rows of group g,
+
+    .. math::
+        cFPR_g = \frac{\sum w S (1-Y)}{\sum w (1-Y)}, \qquad
+        cFNR_g = \frac{\sum w (1-S) Y}{\sum w Y}.
+
+    They estimate P(S=1 | Y0=0, A=g) and P(S=0 | Y0=1, A=g) under consistency, no unmeasured
+    confounding of treatment given the variables in `pi`, and positivity.
+
+    Parameters
+    ----------
+    y : (n,) array of 0 and 1
+        Observed outcome.
+    s : (n,) array of 0 and 1
+        Prediction.
+    d : (n,) array of 0 and 1
+        Treatment.
+    group : (n,) array of int
+        Group codes 0..K-1.
+    pi : (n,) array
+        Probability of treatment, below 1 for the untreated.
+    n_groups : int
+        K.
+    weights : (n,) array, optional
+        Sampling weights.
+
+    Returns
+    -------
+    cfpr, cfnr : (K,) arrays
+        NaN for a group without untreated non-events (cFPR) or events (cFNR).
+
+    References
+    ----------
+    Wastvedt S, Huling JD, Wolfson J (2023). An intersectional framework for counterfactual
+    fairness in risk prediction. Biostatistics, kxad021. Section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y, s = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
+    >>> d, g = np.zeros(4, int), np.zeros(4, int)
+    >>> cfpr, cfnr = ipw_rates(y, s, d, g, np.array([0.5, 0.0, 0.0, 0.5]), 1)
+    >>> cfpr.round(6).tolist(), cfnr.round(6).tolist()
+    ([0.333333], [0.333333])
+    """
+    w = ipw_weights(d, pi)
+    if weights is not None:
+        w = w * weights
+    return rates_from_cells(weighted_cells(y, s, group, w, n_groups))

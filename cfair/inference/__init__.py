@@ -1,0 +1,1 @@
+"""How sure we are: influence functions, intervals, tests, resampling."""

@@ -1,0 +1,248 @@
+"""Are the rates of the groups equal? Wald on the logit scale, and the largest difference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtrc, logit
+
+Array = NDArray[np.float64]
+
+#: Gaussian draws behind critical values and tie-aware intervals.
+N_DRAWS = 4000
+_MISSING = 1e12  # variance that takes a group without a rate out of a test
+
+
+@dataclass(frozen=True)
+class EqualityTest:
+    """Tests that the rates of all groups are equal.
+
+    Attributes
+    ----------
+    metric : str
+    wald : float
+        Chi-square on the logit scale.
+    df : int
+        Groups with a rate, less one.
+    p_value : float
+        Of the Wald test.
+    max_t : float
+        Largest standardized absolute difference between two groups.
+    max_t_p_value : float
+        Adjusted for all pairs, from their joint normal distribution.
+    groups_left_out : tuple of str
+        Groups without a rate.
+    """
+
+    metric: str
+    wald: float
+    df: int
+    p_value: float
+    max_t: float
+    max_t_p_value: float
+    groups_left_out: tuple[str, ...] = ()
+
+
+def logit_wald(theta: Array, covariance: Array, kish: Array) -> Array:
+    """Wald statistic of equal rates, on the logit scale.
+
+    A rate of exactly 0 or 1 gets Agresti and Coull's estimate and variance; without it such a group
+    would reject every time. A rate that is NaN takes no part.
+
+    Parameters
+    ----------
+    theta : (..., K) array
+    covariance : (..., K, K) array
+    kish : (..., K) array
+        Kish's effective sizes of the denominators.
+
+    Returns
+    -------
+    (...) array
+        Chi-square with (number of defined rates - 1) degrees of freedom; NaN with fewer than two.
+    """
+    value, V = logit_scale(theta, covariance, kish)
+    one = np.ones_like(value)
+    stacked = np.stack([value, one], axis=-1)
+    solved = _solve(V, stacked)
+    s_ll = np.einsum("...k,...k->...", value, solved[..., 0])
+    s_l1 = np.einsum("...k,...k->...", value, solved[..., 1])
+    s_11 = np.einsum("...k,...k->...", one, solved[..., 1])
+    statistic = np.maximum(s_ll - s_l1**2 / s_11, 0.0)
+    defined = np.count_nonzero(~np.isnan(theta), axis=-1)
+    return np.asarray(np.where(defined >= 2, statistic, np.nan), dtype=np.float64)
+
+
+def logit_scale(theta: Array, covariance: Array, kish: Array) -> tuple[Array, Array]:
+    """Logits of the rates and their covariance, Agresti and Coull's at 0 and 1.
+
+    Parameters
+    ----------
+    theta, kish : (..., K) arrays
+    covariance : (..., K, K) array
+
+    Returns
+    -------
+    value : (..., K) array
+    V : (..., K, K) array
+        An undefined rate has value 0 and a variance so large that it takes no part.
+    """
+    missing = np.isnan(theta)
+    boundary = ~missing & ((theta <= 0) | (theta >= 1))
+    inside = ~missing & ~boundary
+    size = np.where(missing, 1.0, kish)
+    shrunk = (np.clip(np.nan_to_num(theta), 0, 1) * size + 2) / (size + 4)
+    rate = np.where(inside, theta, shrunk)
+    slope = np.where(inside, 1 / (rate * (1 - rate)), 0.0)
+    V = np.where(np.isnan(covariance), 0.0, covariance) * slope[..., :, None] * slope[..., None, :]
+    diagonal = np.einsum("...kk->...k", V)
+    diagonal = np.where(boundary, 1 / ((size + 4) * rate * (1 - rate)), diagonal)
+    diagonal = np.where(missing, _MISSING, diagonal)
+    index = np.arange(theta.shape[-1])
+    V[..., index, index] = diagonal
+    value: Array = np.where(missing, 0.0, logit(rate))
+    return value, V
+
+
+def _solve(V: Array, right: Array) -> Array:
+    try:
+        return np.asarray(np.linalg.solve(V, right), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.pinv(V, hermitian=True) @ right, dtype=np.float64)
+
+
+def boundary_covariance(theta: Array, covariance: Array, kish: Array) -> Array:
+    """Covariance with Agresti and Coull's variance for rates of exactly 0 or 1.
+
+    Parameters
+    ----------
+    theta, kish : (K,) arrays
+    covariance : (K, K) array
+
+    Returns
+    -------
+    (K, K) array
+    """
+    from cfair.inference.intervals import boundary_se
+
+    boundary = (theta <= 0) | (theta >= 1)
+    result = np.where(boundary[:, None] | boundary[None, :], 0.0, covariance)
+    se = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    np.fill_diagonal(result, boundary_se(theta, se, kish) ** 2)
+    return result
+
+
+def gaussian_draws(covariance: Array, n_draws: int, seed: int | np.random.SeedSequence) -> Array:
+    """Antithetic draws from a normal distribution with mean 0.
+
+    Parameters
+    ----------
+    covariance : (K, K) array
+        Positive semidefinite.
+    n_draws : int
+        An even number.
+    seed : int or SeedSequence
+
+    Returns
+    -------
+    (n_draws, K) array
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    z = np.random.default_rng(seed).standard_normal((n_draws // 2, len(covariance)))
+    half = z @ root.T
+    return np.concatenate([half, -half])
+
+
+def pair_deviations(covariance: Array) -> Array:
+    """Standard deviations of the differences between all pairs.
+
+    Parameters
+    ----------
+    covariance : (K, K) array
+
+    Returns
+    -------
+    (K, K) array
+        Zero on the diagonal.
+    """
+    variance = np.diag(covariance)
+    squared = variance[:, None] + variance[None, :] - 2 * covariance
+    result: Array = np.sqrt(np.maximum(squared, 0.0))
+    return result
+
+
+def largest_standardized(differences_of: Array, deviations: Array) -> Array:
+    """Largest absolute standardized difference between two groups, for every draw.
+
+    Parameters
+    ----------
+    differences_of : (R, K) array
+        Values of the groups.
+    deviations : (K, K) array
+        Standard deviations of the pairwise differences; a pair with 0 takes no part.
+
+    Returns
+    -------
+    (R,) array
+    """
+    n_groups = differences_of.shape[1]
+    best = np.zeros(len(differences_of))
+    scale = np.where(deviations > 0, 1 / np.where(deviations > 0, deviations, 1.0), 0.0)
+    for k in range(n_groups - 1):
+        gap = np.abs(differences_of[:, k + 1 :] - differences_of[:, k : k + 1]) * scale[k, k + 1 :]
+        np.maximum(best, gap.max(axis=1), out=best)
+    return best
+
+
+def equality_test(
+    theta: Array,
+    covariance: Array,
+    kish: Array,
+    *,
+    metric: str = "",
+    names: tuple[str, ...] = (),
+    seed: int = 0,
+) -> EqualityTest:
+    """Test that the rates of all groups are equal.
+
+    Parameters
+    ----------
+    theta : (K,) array
+        Rates; NaN leaves the test.
+    covariance : (K, K) array
+    kish : (K,) array
+        Kish's effective sizes of the denominators.
+    metric : str, optional
+    names : tuple of str, optional
+        Labels of the groups, to name those left out.
+    seed : int, default 0
+        Of the draws behind the max-t p-value.
+
+    Returns
+    -------
+    EqualityTest
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> test = equality_test(np.array([0.1, 0.3]), np.diag([0.001, 0.001]), np.array([90.0, 210.0]))
+    >>> test.df, round(test.wald, 2), round(test.p_value, 4)
+    (1, 12.47, 0.0004)
+    """
+    defined = ~np.isnan(theta)
+    left_out = tuple(name for name, ok in zip(names, defined, strict=False) if not ok)
+    if np.count_nonzero(defined) < 2:
+        return EqualityTest(metric, np.nan, 0, np.nan, np.nan, np.nan, left_out)
+    t, n = theta[defined], kish[defined]
+    sigma = covariance[np.ix_(defined, defined)]
+    wald = float(logit_wald(t, sigma, n))
+    df = len(t) - 1
+    adjusted = boundary_covariance(t, sigma, n)
+    deviations = pair_deviations(adjusted)
+    observed = float(largest_standardized(t[None, :], deviations)[0])
+    null = largest_standardized(gaussian_draws(adjusted, N_DRAWS, seed), deviations)
+    p_max = float((1 + np.count_nonzero(null >= observed)) / (1 + len(null)))
+    return EqualityTest(metric, wald, df, float(chdtrc(df, wald)), observed, p_max, left_out)

@@ -1,0 +1,419 @@
+"""Influence functions: the covariance of the weighted rates, with the propensity estimated.
+
+Every rate is a ratio of sums over the cells (group, Y, S) of the untreated, so its influence is a
+linear combination of the influences of the cell sums,
+
+    psi_c = 1_c w + G_c' z,    z = I^-1 x (D - pi),    G_c = sum over the cell of dw/dbeta,
+
+and everything that the covariance needs are sums by cell: the cost is one pass over the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfair.estimators.confusion import cell_codes, ratio
+from cfair.estimators.ipw import ipw_weights
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.integer]
+
+
+@dataclass(frozen=True)
+class TreatmentModel:
+    """What the covariance has to know of a fitted propensity.
+
+    Attributes
+    ----------
+    pi : (n,) array
+        Probabilities after truncation, those in the weights.
+    design : (n, p) array or None
+        Design matrix of the logistic fit; None if the probabilities count as known.
+    fitted : (n,) array or None
+        Probabilities before truncation, those of the score equations.
+    """
+
+    pi: Array
+    design: Array | None = None
+    fitted: Array | None = None
+
+
+@dataclass(frozen=True)
+class CellMoments:
+    """Sums by cell of the untreated; C = 4K cells in the order group, Y, S.
+
+    Attributes
+    ----------
+    mass : (C,) array
+        Sums of the weights.
+    square : (C,) array
+        Sums of their squares.
+    count : (C,) array
+        Untreated rows.
+    slope : (C, p) array
+        Sums of the derivatives of the weights in the coefficients, ``o x`` with ``o = pi/(1-pi)``,
+        0 for a truncated row.
+    cross : (C, p) array
+        Sums of ``w (D - pi) x``.
+    information : (p, p) array
+        Sum of ``pi (1 - pi) x x'`` over all rows.
+    meat : (p, p) array
+        Sum of ``(D - pi)^2 x x'`` over all rows.
+    """
+
+    mass: Array
+    square: Array
+    count: Array
+    slope: Array
+    cross: Array
+    information: Array
+    meat: Array
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups."""
+        return len(self.mass) // 4
+
+    def by_group(self, values: Array) -> Array:
+        """Return sums by cell as an array over group, Y, S.
+
+        Parameters
+        ----------
+        values : (C, ...) array
+
+        Returns
+        -------
+        (K, 2, 2, ...) array
+        """
+        return values.reshape(self.n_groups, 2, 2, *values.shape[1:])
+
+
+def weight_derivative(d: Integers, model: TreatmentModel) -> Array:
+    """Derivative of the weight in the linear predictor: ``(1-D) pi/(1-pi)``, 0 where truncated.
+
+    Parameters
+    ----------
+    d : (n,) array of 0 and 1
+    model : TreatmentModel
+
+    Returns
+    -------
+    (n,) array
+    """
+    odds = model.pi / (1 - model.pi)
+    free = np.asarray(d) == 0
+    if model.fitted is not None:
+        free = free & (model.fitted == model.pi)
+    derivative: Array = np.where(free, odds, 0.0)
+    return derivative
+
+
+def cell_moments(
+    y: Integers,
+    s: Integers,
+    d: Integers,
+    group: Integers,
+    model: TreatmentModel,
+    n_groups: int,
+    weights: Array | None = None,
+) -> CellMoments:
+    """All sums that the rates and their covariance are made of.
+
+    Parameters
+    ----------
+    y, s, d : (n,) arrays of 0 and 1
+    group : (n,) array of int
+    model : TreatmentModel
+    n_groups : int
+    weights : (n,) array, optional
+        Sampling weights.
+
+    Returns
+    -------
+    CellMoments
+    """
+    n_cells = 4 * n_groups
+    a = np.ones(len(d)) if weights is None else np.asarray(weights, dtype=np.float64)
+    untreated = np.flatnonzero(np.asarray(d) == 0)
+    cell = cell_codes(y[untreated], s[untreated], group[untreated])
+    w = ipw_weights(d, model.pi)[untreated] * a[untreated]
+
+    def by_cell(values: Array) -> Array:
+        sums: Array = np.bincount(cell, weights=values, minlength=n_cells).astype(np.float64)
+        return sums
+
+    count = np.bincount(cell, minlength=n_cells).astype(np.float64)
+    if model.design is None or model.fitted is None:
+        nothing = np.zeros((n_cells, 0))
+        empty = np.zeros((0, 0))
+        return CellMoments(by_cell(w), by_cell(w * w), count, nothing, nothing, empty, empty)
+    X = model.design
+    odds = weight_derivative(d, model)[untreated] * a[untreated]
+    residual = -model.fitted[untreated] * w * a[untreated]
+    rows = X[untreated]
+    slope = np.column_stack([by_cell(odds * column) for column in rows.T])
+    cross = np.column_stack([by_cell(residual * column) for column in rows.T])
+    information, meat = _score_moments(X, d, model.fitted, a)
+    return CellMoments(by_cell(w), by_cell(w * w), count, slope, cross, information, meat)
+
+
+def _score_moments(X: Array, d: Integers, fitted: Array, a: Array) -> tuple[Array, Array]:
+    """Information and empirical variance of the logistic score, by blocks of rows."""
+    p = X.shape[1]
+    information, meat = np.zeros((p, p)), np.zeros((p, p))
+    for first in range(0, len(d), 16_384):
+        rows = slice(first, first + 16_384)
+        x, pi = X[rows], fitted[rows]
+        information += (x * (a[rows] * pi * (1 - pi))[:, None]).T @ x
+        meat += (x * ((a[rows] * (d[rows] - pi)) ** 2)[:, None]).T @ x
+    return information, meat
+
+
+@dataclass(frozen=True)
+class RateCovariance:
+    """Rates of several targets (groups, margins) with their covariance.
+
+    The 2T entries are the cFPR of all targets, then their cFNR.
+
+    Attributes
+    ----------
+    estimate : (2T,) array
+    covariance : (2T, 2T) array
+        Rows and columns of undefined rates are NaN.
+    kish : (2T,) array
+        Kish's effective size of the denominator, (sum w)^2 / sum w^2.
+    rows : (2T,) array
+        Untreated rows in the denominator.
+    """
+
+    estimate: Array
+    covariance: Array
+    kish: Array
+    rows: Array
+
+
+def target_rates(moments: CellMoments, membership: Array) -> tuple[Array, Array]:
+    """Rates of targets that are unions of groups, and their derivatives in the cell sums.
+
+    Parameters
+    ----------
+    moments : CellMoments
+    membership : (T, K) array of 0 and 1
+        Which groups make up a target.
+
+    Returns
+    -------
+    estimate : (2T,) array
+        cFPR of the targets, then cFNR; NaN where undefined.
+    jacobian : (2T, C) array
+        Derivatives in the cell sums; 0 for an undefined rate.
+    """
+    mass = moments.by_group(moments.mass)
+    sums = np.einsum("tk,kys->tys", membership, mass)
+    estimates, jacobians = [], []
+    for outcome, prediction in ((0, 1), (1, 0)):
+        denominator = sums[:, outcome, :].sum(axis=1)
+        theta = ratio(sums[:, outcome, prediction], denominator)
+        jacobian = np.zeros((*membership.shape, 2, 2))
+        for s in (0, 1):
+            hit = 1.0 if s == prediction else 0.0
+            slope = ratio(hit - np.nan_to_num(theta), denominator)
+            jacobian[:, :, outcome, s] = membership * np.nan_to_num(slope)[:, None]
+        estimates.append(theta)
+        jacobians.append(jacobian.reshape(len(membership), -1))
+    return np.concatenate(estimates), np.vstack(jacobians)
+
+
+def effective_sizes(moments: CellMoments, membership: Array) -> tuple[Array, Array]:
+    """Kish sizes and row counts of the denominators of cFPR, then cFNR.
+
+    Parameters
+    ----------
+    moments : CellMoments
+    membership : (T, K) array
+
+    Returns
+    -------
+    kish, rows : (2T,) arrays
+    """
+    totals = [
+        np.einsum("tk,kys->ty", membership, moments.by_group(values)).T.ravel()
+        for values in (moments.mass, moments.square, moments.count)
+    ]
+    mass, square, rows = totals
+    return np.nan_to_num(ratio(mass**2, square)), rows
+
+
+def rate_covariance(
+    moments: CellMoments,
+    membership: Array,
+    cluster_scores: ClusterScores | None = None,
+) -> RateCovariance:
+    """Covariance of the rates of targets, from their influence functions.
+
+    Parameters
+    ----------
+    moments : CellMoments
+    membership : (T, K) array of 0 and 1
+    cluster_scores : ClusterScores, optional
+        When given, influences are summed within clusters first, with the factor C / (C - 1).
+
+    Returns
+    -------
+    RateCovariance
+
+    Notes
+    -----
+    With J the derivatives of the rates in the cell sums, Q, G, R the cell sums of ``w^2``, of the
+    weight derivative and of ``w (D - pi) x``, and ``g = J G I^-1``,
+
+        Sigma = J diag(Q) J' + g (J R)' + (J R) g' + g M g',    M = sum (D - pi)^2 x x'.
+    """
+    from cfair.nuisance.logistic import solve_information
+
+    estimate, jacobian = target_rates(moments, membership)
+    p = moments.slope.shape[1]
+    g = np.zeros((len(estimate), 0))
+    if p:
+        g = solve_information(moments.information, (jacobian @ moments.slope).T).T
+    if cluster_scores is None:
+        covariance = (jacobian * moments.square) @ jacobian.T
+        if p:
+            crossed = g @ (jacobian @ moments.cross).T
+            covariance = covariance + crossed + crossed.T + g @ moments.meat @ g.T
+    else:
+        covariance = cluster_scores.covariance(jacobian, g)
+    undefined = np.isnan(estimate)
+    covariance = np.where(undefined[:, None] | undefined[None, :], np.nan, covariance)
+    kish, rows = effective_sizes(moments, membership)
+    return RateCovariance(estimate, covariance, kish, rows)
+
+
+@dataclass(frozen=True)
+class ClusterScores:
+    """Influences of the cell sums, added up within clusters.
+
+    Attributes
+    ----------
+    cells : scipy sparse (n_clusters, C) matrix
+        Sums of the weights by cluster and cell.
+    scores : (n_clusters, p) array
+        Sums of ``x (D - pi)`` by cluster.
+    """
+
+    cells: object
+    scores: Array
+
+    def covariance(self, jacobian: Array, g: Array) -> Array:
+        """Covariance of the rates.
+
+        Parameters
+        ----------
+        jacobian : (2T, C) array
+            Derivatives of the rates in the cell sums.
+        g : (2T, p) array
+            Derivatives in the coefficients times the inverse information.
+
+        Returns
+        -------
+        (2T, 2T) array
+        """
+        n_clusters = self.scores.shape[0]
+        total = np.zeros((len(jacobian), len(jacobian)))
+        size = max(1, 2_000_000 // max(1, len(jacobian)))
+        for first in range(0, n_clusters, size):
+            rows = slice(first, first + size)
+            psi = self.cells[rows] @ jacobian.T + self.scores[rows] @ g.T  # type: ignore[index]
+            total += psi.T @ psi
+        return total * n_clusters / (n_clusters - 1)
+
+
+def cluster_scores(
+    y: Integers,
+    s: Integers,
+    d: Integers,
+    group: Integers,
+    model: TreatmentModel,
+    n_groups: int,
+    cluster: Integers,
+    weights: Array | None = None,
+) -> ClusterScores:
+    """Sums of weights and of propensity scores within clusters.
+
+    Parameters
+    ----------
+    y, s, d : (n,) arrays of 0 and 1
+    group : (n,) array of int
+    model : TreatmentModel
+    n_groups : int
+    cluster : (n,) array of int
+        Cluster codes 0..C-1.
+    weights : (n,) array, optional
+
+    Returns
+    -------
+    ClusterScores
+    """
+    from scipy.sparse import csr_matrix
+
+    n_clusters = int(cluster.max()) + 1
+    a = np.ones(len(d)) if weights is None else weights
+    w = ipw_weights(d, model.pi) * a
+    cells = csr_matrix((w, (cluster, cell_codes(y, s, group))), shape=(n_clusters, 4 * n_groups))
+    if model.design is None or model.fitted is None:
+        return ClusterScores(cells, np.zeros((n_clusters, 0)))
+    spread = csr_matrix(
+        (a * (d - model.fitted), (cluster, np.arange(len(d)))), shape=(n_clusters, len(d))
+    )
+    return ClusterScores(cells, np.asarray(spread @ model.design))
+
+
+def ipw_influence(
+    y: Integers,
+    s: Integers,
+    d: Integers,
+    group: Integers,
+    model: TreatmentModel,
+    n_groups: int,
+    weights: Array | None = None,
+) -> Array:
+    """Influence of every row on every group rate.
+
+    The sum over rows of the outer products, divided by n squared, is the covariance that
+    `rate_covariance` computes without forming this array.
+
+    Parameters
+    ----------
+    y, s, d : (n,) arrays of 0 and 1
+    group : (n,) array of int
+    model : TreatmentModel
+    n_groups : int
+    weights : (n,) array, optional
+        Sampling weights.
+
+    Returns
+    -------
+    (n, 2K) array
+        cFPR of the groups, then cFNR. NaN in the columns of undefined rates.
+
+    References
+    ----------
+    Tsiatis AA (2006). Semiparametric Theory and Missing Data. Springer, chapter 3: influence
+    functions of estimators with estimated nuisance parameters.
+    """
+    from cfair.nuisance.logistic import solve_information
+
+    moments = cell_moments(y, s, d, group, model, n_groups, weights)
+    estimate, jacobian = target_rates(moments, np.eye(n_groups))
+    a = np.ones(len(d)) if weights is None else weights
+    n = len(d)
+    w = ipw_weights(d, model.pi) * a
+    psi = w[:, None] * jacobian.T[cell_codes(y, s, group)]
+    if model.design is not None and model.fitted is not None:
+        g = solve_information(moments.information, (jacobian @ moments.slope).T).T
+        psi = psi + ((a * (d - model.fitted))[:, None] * model.design) @ g.T
+    result: Array = np.where(np.isnan(estimate), np.nan, n * psi)
+    return result

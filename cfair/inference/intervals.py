@@ -1,0 +1,273 @@
+"""Intervals for one rate, and for the difference or ratio of two.
+
+A rate's interval is Wilson's with the effective size that its standard error implies and Student's
+quantile. Two rates are compared by MOVER, which recovers variances from the limits of each and so
+keeps their asymmetry; with independent proportions it is Newcombe's interval.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri, stdtrit
+
+Array = NDArray[np.float64]
+
+#: Names of the intervals for one rate.
+RATE_INTERVALS: tuple[str, ...] = ("wilson", "logit", "plain")
+
+
+def effective_size(theta: Array, se: Array, kish: Array) -> Array:
+    """Number of independent observations that would give this standard error.
+
+    Parameters
+    ----------
+    theta : (T,) array
+        Rates.
+    se : (T,) array
+        Standard errors from the influence function.
+    kish : (T,) array
+        Kish's effective size of the denominator, used where the rate is exactly 0 or 1 and the
+        influence function has no variance.
+
+    Returns
+    -------
+    (T,) array
+        ``theta (1 - theta) / se^2``.
+    """
+    interior = (theta > 0) & (theta < 1) & (se > 0)
+    variance = np.where(interior, se**2, 1.0)
+    implied = np.where(interior, theta * (1 - theta), 0.0) / variance
+    result: Array = np.where(interior, implied, kish)
+    return result
+
+
+def boundary_se(theta: Array, se: Array, kish: Array) -> Array:
+    """Standard errors with Agresti and Coull's in place of 0 for a rate of exactly 0 or 1.
+
+    Parameters
+    ----------
+    theta, se, kish : (T,) arrays
+
+    Returns
+    -------
+    (T,) array
+
+    References
+    ----------
+    Agresti A, Coull BA (1998). Approximate is better than "exact" for interval estimation of
+    binomial proportions. The American Statistician 52, 119-126.
+    """
+    shrunk = (theta * kish + 2) / (kish + 4)
+    boundary = (theta <= 0) | (theta >= 1)
+    result: Array = np.where(boundary, np.sqrt(shrunk * (1 - shrunk) / (kish + 4)), se)
+    return result
+
+
+def wilson_interval(
+    theta: Array, n: Array, level: ArrayLike = 0.95, *, student: bool = True
+) -> tuple[Array, Array]:
+    """Wilson's interval for a rate with an effective size.
+
+    Parameters
+    ----------
+    theta : (T,) array
+        Rates; NaN gives NaN limits.
+    n : (T,) array
+        Effective sizes; at 1 or less nothing is known and the limits are 0 and 1.
+    level : float or (T,) array, default 0.95
+        Confidence level.
+    student : bool, default True
+        Student's quantile with ``n - 1`` degrees of freedom, else the normal one.
+
+    Returns
+    -------
+    low, high : (T,) arrays
+
+    References
+    ----------
+    Wilson EB (1927). Probable inference, the law of succession, and statistical inference. Journal
+    of the American Statistical Association 22, 209-212.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> low, high = wilson_interval(np.array([0.2]), np.array([50.0]), student=False)
+    >>> low.round(4).tolist(), high.round(4).tolist()
+    ([0.1124], [0.3304])
+    """
+    tail = (1 + np.asarray(level, dtype=np.float64)) / 2
+    known = n > 1
+    size = np.where(known, n, 2.0)
+    q = stdtrit(size - 1, tail) if student else ndtri(tail) * np.ones_like(size)
+    q2 = np.minimum(q, 1e6) ** 2
+    centre = (theta + q2 / (2 * size)) / (1 + q2 / size)
+    spread = np.maximum(theta * (1 - theta), 0.0) / size
+    half = np.sqrt(q2) / (1 + q2 / size) * np.sqrt(spread + q2 / (4 * size**2))
+    # At 0 and 1 one limit is the rate itself; subtraction would leave a rounding error there.
+    low = np.where(theta <= 0, 0.0, np.clip(centre - half, 0, 1))
+    high = np.where(theta >= 1, 1.0, np.clip(centre + half, 0, 1))
+    undefined = np.isnan(theta)
+    low = np.where(known, low, 0.0)
+    high = np.where(known, high, 1.0)
+    return np.where(undefined, np.nan, low), np.where(undefined, np.nan, high)
+
+
+def plain_interval(theta: Array, se: Array, level: ArrayLike = 0.95) -> tuple[Array, Array]:
+    """Normal interval ``theta -+ z se``, cut to [0, 1]. It covers too little for small rates.
+
+    Parameters
+    ----------
+    theta, se : (T,) arrays
+    level : float or (T,) array, default 0.95
+
+    Returns
+    -------
+    low, high : (T,) arrays
+    """
+    half = ndtri((1 + np.asarray(level)) / 2) * se
+    return np.clip(theta - half, 0, 1), np.clip(theta + half, 0, 1)
+
+
+def logit_interval(theta: Array, se: Array, level: ArrayLike = 0.95) -> tuple[Array, Array]:
+    """Normal interval on the logit scale; a rate of exactly 0 or 1 gives (0, 1).
+
+    Parameters
+    ----------
+    theta, se : (T,) arrays
+    level : float or (T,) array, default 0.95
+
+    Returns
+    -------
+    low, high : (T,) arrays
+    """
+    from scipy.special import expit, logit
+
+    interior = (theta > 0) & (theta < 1)
+    safe = np.where(interior, theta, 0.5)
+    half = ndtri((1 + np.asarray(level)) / 2) * se / (safe * (1 - safe))
+    low = np.where(interior, expit(logit(safe) - half), 0.0)
+    high = np.where(interior, expit(logit(safe) + half), 1.0)
+    undefined = np.isnan(theta)
+    return np.where(undefined, np.nan, low), np.where(undefined, np.nan, high)
+
+
+def mover_difference(
+    a: Array, a_low: Array, a_high: Array, b: Array, b_low: Array, b_high: Array, rho: ArrayLike = 0
+) -> tuple[Array, Array]:
+    """Interval of a difference ``a - b`` from the intervals of both.
+
+    Parameters
+    ----------
+    a, a_low, a_high : arrays
+        First rate and its limits.
+    b, b_low, b_high : arrays
+        Second rate and its limits.
+    rho : float or array, default 0
+        Correlation of the two estimates.
+
+    Returns
+    -------
+    low, high : arrays
+
+    References
+    ----------
+    Zou GY, Donner A (2008). Construction of confidence limits about effect measures: a general
+    approach. Statistics in Medicine 27, 1693-1702. Newcombe RG (1998), Statistics in Medicine 17,
+    873-890, method 10, is the case of independent proportions.
+    """
+    r = np.asarray(rho, dtype=np.float64)
+
+    def reach(x: Array, z: Array) -> Array:
+        distance: Array = np.sqrt(np.maximum(x**2 + z**2 - 2 * r * x * z, 0.0))
+        return distance
+
+    d = a - b
+    return d - reach(a - a_low, b_high - b), d + reach(a_high - a, b - b_low)
+
+
+def mover_ratio(
+    a: Array, a_low: Array, a_high: Array, b: Array, b_low: Array, b_high: Array, rho: ArrayLike = 0
+) -> tuple[Array, Array]:
+    """Interval of a ratio ``a / b`` from the intervals of both.
+
+    A ratio r lies inside exactly when 0 lies in the MOVER interval of ``a - r b``, so it holds 1 if
+    and only if the interval of the difference holds 0.
+
+    Parameters
+    ----------
+    a, a_low, a_high, b, b_low, b_high : arrays
+    rho : float or array, default 0
+
+    Returns
+    -------
+    low, high : arrays
+        `high` is infinite where the interval of `b` reaches 0.
+
+    References
+    ----------
+    Donner A, Zou GY (2012). Closed-form confidence intervals for functions of the normal mean and
+    standard deviation. Statistical Methods in Medical Research 21, 347-359.
+    """
+    r = np.asarray(rho, dtype=np.float64)
+    low = _ratio_limit(a, a - a_low, b, b_high - b, r, sign=-1.0)
+    high = _ratio_limit(a, a_high - a, b, b - b_low, r, sign=1.0)
+    return np.maximum(low, 0.0), high
+
+
+def _ratio_limit(a: Array, x: Array, b: Array, z: Array, rho: Array, sign: float) -> Array:
+    """Root of ``(a - r b)^2 = x^2 + r^2 z^2 - 2 rho r x z``: `sign` -1 lower, +1 upper."""
+    lead = b**2 - z**2
+    middle = a * b - rho * x * z
+    last = a**2 - x**2
+    root = np.sqrt(np.maximum(middle**2 - lead * last, 0.0))
+    # In the lower limit b + z is the upper limit of b, so lead may be negative and the root with
+    # the minus sign is still the positive one; in the upper limit lead <= 0 means no upper bound.
+    flat = np.abs(lead) < 1e-14
+    curved = (middle + sign * root) / np.where(flat, 1.0, lead)
+    straight = last / np.where(middle == 0, np.nan, 2 * middle)
+    if sign > 0:
+        result = np.where(flat | (lead < 0), np.inf, curved)
+    else:
+        result = np.where(flat, straight, curved)
+    undefined = np.isnan(a) | np.isnan(b) | ((a == 0) & (b == 0))
+    return np.where(undefined, np.nan, result)
+
+
+def mover_p_value(
+    a: Array, n_a: Array, b: Array, n_b: Array, rho: ArrayLike = 0, *, student: bool = True
+) -> Array:
+    """Two-sided p-value of ``a = b``: the level at which the MOVER interval touches 0.
+
+    So interval and p-value never disagree.
+
+    Parameters
+    ----------
+    a, n_a : arrays
+        First rate and its effective size.
+    b, n_b : arrays
+        Second rate and its effective size.
+    rho : float or array, default 0
+        Correlation of the estimates.
+    student : bool, default True
+        As in `wilson_interval`.
+
+    Returns
+    -------
+    array
+        NaN where a rate is undefined.
+    """
+    low = np.full(np.shape(a), -690.0)  # log of the p-value
+    high = np.zeros(np.shape(a))
+    for _ in range(60):
+        middle = (low + high) / 2
+        level = -np.expm1(middle)
+        limits_a = wilson_interval(a, n_a, level, student=student)
+        limits_b = wilson_interval(b, n_b, level, student=student)
+        d_low, d_high = mover_difference(a, *limits_a, b, *limits_b, rho)
+        holds_zero = (d_low <= 0) & (d_high >= 0)
+        high = np.where(holds_zero, high, middle)
+        low = np.where(holds_zero, middle, low)
+    p = np.where(a == b, 1.0, np.exp(high))
+    result: Array = np.where(np.isnan(a) | np.isnan(b), np.nan, p)
+    return result

@@ -1,0 +1,245 @@
+"""What all replicates share: reproducible random streams, labels, and a canonical order of rows.
+
+The same seed gives the same replicates for any number of jobs, any order of the rows and any names
+of the groups: random numbers belong to blocks of replicates, not to workers, and are dealt to rows
+and groups in an order that depends only on their values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.integer]
+T = TypeVar("T")
+
+#: Replicates that share a random stream; fixed, so that batches and workers change no number.
+STREAM = 25
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A block of replicates and the seed of its random numbers.
+
+    Attributes
+    ----------
+    first, last : int
+        Replicates first..last-1.
+    seed : SeedSequence
+    """
+
+    first: int
+    last: int
+    seed: np.random.SeedSequence
+
+    @property
+    def size(self) -> int:
+        """Number of replicates."""
+        return self.last - self.first
+
+    def generator(self) -> np.random.Generator:
+        """A fresh generator, always in the same state."""
+        return np.random.default_rng(self.seed)
+
+
+def seed_entropy(seed: int | np.random.SeedSequence | np.random.Generator | None) -> int:
+    """One whole number that stands for a seed, so that a result can print it.
+
+    Parameters
+    ----------
+    seed : int, SeedSequence, Generator or None
+        None takes fresh entropy from the operating system; a Generator gives its next integer.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ValueError
+        If `seed` is none of these, or negative.
+    """
+    if seed is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint32)[0])
+    if isinstance(seed, np.random.Generator):
+        return int(seed.integers(2**32))
+    if isinstance(seed, np.random.SeedSequence):
+        return int(seed.generate_state(1, np.uint32)[0])
+    if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise ValueError(
+            "seed must be a whole number >= 0, a numpy SeedSequence or Generator, or None, "
+            f"not {seed!r}."
+        )
+    return int(seed)
+
+
+def streams(seed: int, purpose: int, n_replicates: int) -> list[Stream]:
+    """Cut replicates into blocks, each with a seed of its own.
+
+    Parameters
+    ----------
+    seed : int
+    purpose : int
+        Keeps, say, permutations and bootstrap independent under one seed.
+    n_replicates : int
+
+    Returns
+    -------
+    list of Stream
+    """
+    return [
+        Stream(
+            first,
+            min(first + STREAM, n_replicates),
+            np.random.SeedSequence(seed, spawn_key=(purpose, first // STREAM)),
+        )
+        for first in range(0, n_replicates, STREAM)
+    ]
+
+
+def run_streams(
+    work: Callable[[Stream], T],
+    blocks: Sequence[Stream],
+    *,
+    n_jobs: int | None = 1,
+    progress: bool = False,
+    label: str = "replicates",
+) -> Iterator[T]:
+    """Do the work of every block, in order, on one or several workers.
+
+    Parameters
+    ----------
+    work : callable of a Stream
+    blocks : sequence of Stream
+    n_jobs : int or None, default 1
+        As in joblib; ``joblib.parallel_config`` is respected. The arrays work without the
+        interpreter lock, so threads are preferred.
+    progress : bool, default False
+        Show a bar when it takes longer than a second.
+    label : str
+        Text beside the bar.
+
+    Yields
+    ------
+    the results, in the order of the blocks
+    """
+    results: Iterator[T]
+    if n_jobs == 1:
+        results = (work(block) for block in blocks)
+    else:
+        from joblib import Parallel, delayed
+
+        parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
+        results = parallel(delayed(work)(block) for block in blocks)
+    if not progress:
+        yield from results
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=sum(b.size for b in blocks), desc=label, delay=1.0, leave=False) as bar:
+        for block, result in zip(blocks, results, strict=True):
+            bar.update(block.size)
+            yield result
+
+
+def check_n_replicates(value: Any, name: str) -> int:
+    """Check a number of replicates.
+
+    Parameters
+    ----------
+    value : object
+        What the user gave; None and 0 mean none.
+    name : str
+        Name of the argument, for the message.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ValueError
+        If it is not a whole number of at least 1.
+    """
+    if value is None:
+        return 0
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
+    if not whole or value < 0:
+        raise ValueError(f"{name} must be a whole number >= 1 (or None for none), not {value!r}.")
+    return int(value)
+
+
+def canonical_groups(
+    group: Integers, n_groups: int, cell: Integers, key: Array
+) -> NDArray[np.intp]:
+    """Rank the groups by what is in them, not by their names.
+
+    Parameters
+    ----------
+    group : (n,) array of int
+    n_groups : int
+    cell : (n,) array of int
+        Cell of each row within its group, 0..7.
+    key : (n,) array
+        A number that tells rows apart.
+
+    Returns
+    -------
+    (K,) array of int
+        Rank of each group.
+    """
+    sizes = np.bincount(group * 8 + cell, minlength=8 * n_groups).reshape(n_groups, 8)
+    total = np.zeros(n_groups)
+    # Rounded, since a sum in another order of the rows differs in the last digits.
+    total[:] = np.round(np.bincount(group, weights=key, minlength=n_groups), 6)
+    order = np.lexsort([total, *sizes.T[::-1], sizes.sum(axis=1)])
+    rank = np.empty(n_groups, dtype=np.intp)
+    rank[order] = np.arange(n_groups)
+    return rank
+
+
+def label_type(n_groups: int) -> type[np.unsignedinteger[Any]]:
+    """Smallest unsigned integer type that holds the group codes.
+
+    Parameters
+    ----------
+    n_groups : int
+
+    Returns
+    -------
+    type
+    """
+    return np.uint8 if n_groups <= 256 else np.uint16
+
+
+def shuffled_labels(labels: Integers, n_replicates: int, rng: np.random.Generator) -> Integers:
+    """Random permutations of labels, by sorting random keys that carry the label in their low bits.
+
+    Sorting 64-bit integers is vectorised in numpy, so this is several times faster than a shuffle;
+    48 random bits make a tie, and with it any departure from uniformity, practically impossible.
+
+    Parameters
+    ----------
+    labels : (n,) array of unsigned int
+        At most 16 bits.
+    n_replicates : int
+    rng : Generator
+
+    Returns
+    -------
+    (n_replicates, n) array of the type of `labels`
+    """
+    result = np.empty((n_replicates, len(labels)), dtype=labels.dtype)
+    low = labels.astype(np.uint64)
+    for row in result:
+        keys = rng.integers(0, 2**64, size=len(labels), dtype=np.uint64)
+        keys &= np.uint64(0xFFFF_FFFF_FFFF_0000)
+        keys |= low
+        keys.sort()
+        row[:] = keys & np.uint64(0xFFFF)
+    return result

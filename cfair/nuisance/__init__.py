@@ -1,0 +1,1 @@
+"""Models of what is not the question but has to be known: propensity, outcome, membership."""

@@ -1,0 +1,401 @@
+"""Logistic regression by iteratively reweighted least squares: one fit, and many at once.
+
+One fit is exact maximum likelihood (the Newton decrement is driven to the rounding error), works
+through the rows in blocks that stay in cache, leaves out linearly dependent columns as R's ``glm``
+does, and says which columns separate the two outcomes instead of returning a large coefficient.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from cfair.errors import ConvergenceError
+
+Array = NDArray[np.float64]
+
+_BLOCK = 16_384
+_DECREMENT = 1e-13  # in units of the log likelihood: far below any statistical meaning
+_RANK_TOLERANCE = 1e-11  # R's glm.fit: min(1e-7, epsilon / 1000)
+
+
+@dataclass(frozen=True)
+class LogisticFit:
+    """A fitted logistic regression.
+
+    Attributes
+    ----------
+    coef : (p,) array
+        Coefficients; NaN for a column that is a linear combination of those before it.
+    kept : (p,) bool array
+        The columns that were fitted.
+    fitted : (n,) array
+        Fitted probabilities, not truncated.
+    deviance : float
+        Minus twice the log likelihood.
+    n_iter : int
+        Newton steps taken.
+    converged : bool
+        Whether the Newton decrement reached the rounding error.
+    separated : (p,) bool array
+        Columns whose coefficients are still moving although the likelihood has stopped: they
+        separate the outcome, in all rows or in some, and their maximum likelihood is infinite.
+    score_norm : float
+        Largest absolute element of the score at the last step.
+    """
+
+    coef: Array
+    kept: NDArray[np.bool_]
+    fitted: Array
+    deviance: float
+    n_iter: int
+    converged: bool
+    separated: NDArray[np.bool_]
+    score_norm: float
+
+    def predict(self, X: Array) -> Array:
+        """Probabilities for the rows of a design matrix with the same columns.
+
+        Parameters
+        ----------
+        X : (m, p) array
+
+        Returns
+        -------
+        (m,) array
+        """
+        probabilities: Array = expit(X[:, self.kept] @ self.coef[self.kept])
+        return probabilities
+
+
+def fit_logistic(
+    X: Array,
+    outcome: NDArray[np.integer] | Array,
+    *,
+    weights: Array | None = None,
+    start: Array | None = None,
+    max_iter: int = 60,
+) -> LogisticFit:
+    """Maximum likelihood of a binary outcome given a design matrix.
+
+    Parameters
+    ----------
+    X : (n, p) array
+        Design matrix.
+    outcome : (n,) array of 0 and 1
+    weights : (n,) array, optional
+        Non-negative weights of the rows; all 1 by default.
+    start : (p,) array, optional
+        Starting coefficients; zero by default.
+    max_iter : int, default 60
+        Newton steps at most.
+
+    Returns
+    -------
+    LogisticFit
+
+    Raises
+    ------
+    ConvergenceError
+        If the likelihood is not finite at the start.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.column_stack([np.ones(4), [0.0, 0.0, 1.0, 1.0]])
+    >>> fit_logistic(X, np.array([0, 1, 1, 1])[[0, 1, 2, 0]]).coef.round(12)
+    array([0., 0.])
+    """
+    d = np.asarray(outcome, dtype=np.float64)
+    kept = independent_columns(X)
+    Z = X if kept.all() else np.ascontiguousarray(X[:, kept])
+    beta = np.zeros(Z.shape[1]) if start is None else np.asarray(start, dtype=np.float64)[kept]
+    beta, state = _newton(Z, d, weights, beta, max_iter)
+
+    coef = np.full(X.shape[1], np.nan)
+    coef[kept] = beta
+    separated = np.zeros(X.shape[1], dtype=bool)
+    separated[kept] = state.moving
+    return LogisticFit(
+        coef=coef,
+        kept=kept,
+        fitted=expit(Z @ beta),
+        deviance=state.deviance,
+        n_iter=state.n_iter,
+        converged=state.converged,
+        separated=separated,
+        score_norm=state.score_norm,
+    )
+
+
+@dataclass(frozen=True)
+class _NewtonState:
+    deviance: float
+    n_iter: int
+    converged: bool
+    moving: NDArray[np.bool_]
+    score_norm: float
+
+
+def _newton(
+    Z: Array, d: Array, weights: Array | None, beta: Array, max_iter: int
+) -> tuple[Array, _NewtonState]:
+    deviance, score, hessian = sweep(Z, d, weights, beta)
+    if not np.isfinite(deviance):
+        raise ConvergenceError("the likelihood is not finite at the starting values")
+    step = np.zeros_like(beta)
+    converged = False
+    n_iter = 0
+    while n_iter < max_iter and not converged:
+        step = solve_information(hessian, score)
+        decrement = float(score @ step)
+        n_iter += 1
+        new = beta + step
+        deviance_new, score_new, hessian_new = sweep(Z, d, weights, new)
+        halvings = 0
+        # A full step from a poor start can overshoot; half of it never makes things worse for long.
+        while deviance_new > deviance * (1 + 1e-9) + 1e-9 and halvings < 20:
+            step = step / 2
+            halvings += 1
+            new = beta + step
+            deviance_new, score_new, hessian_new = sweep(Z, d, weights, new)
+        beta, deviance, score, hessian = new, deviance_new, score_new, hessian_new
+        converged = decrement < _DECREMENT
+    # At a proper maximum the last step moves nothing. Under separation the likelihood has stopped
+    # while every step still shifts the linear predictor by about one.
+    reach = np.abs(step) * np.max(np.abs(Z), axis=0, initial=0.0)
+    moving = reach > 0.1
+    return beta, _NewtonState(
+        deviance=deviance,
+        n_iter=n_iter,
+        converged=converged,
+        moving=moving,
+        score_norm=float(np.max(np.abs(score), initial=0.0)),
+    )
+
+
+def sweep(
+    Z: Array, d: Array, weights: Array | None, beta: Array, block: int = _BLOCK
+) -> tuple[float, Array, Array]:
+    """One pass over the rows: deviance, score and information at `beta`.
+
+    Parameters
+    ----------
+    Z : (n, p) array
+    d : (n,) array
+    weights : (n,) array or None
+    beta : (p,) array
+    block : int
+        Rows at a time; chosen so that a block stays in cache.
+
+    Returns
+    -------
+    deviance : float
+    score : (p,) array
+    information : (p, p) array
+    """
+    n, p = Z.shape
+    deviance = 0.0
+    score = np.zeros(p)
+    information = np.zeros((p, p))
+    for first in range(0, n, block):
+        rows = slice(first, min(first + block, n))
+        z = Z[rows]
+        eta = z @ beta
+        probability = expit(eta)
+        residual = d[rows] - probability
+        variance = probability * (1 - probability)
+        loss = np.logaddexp(0, eta) - d[rows] * eta
+        if weights is not None:
+            residual = residual * weights[rows]
+            variance = variance * weights[rows]
+            loss = loss * weights[rows]
+        deviance += 2 * float(loss.sum())
+        score += residual @ z
+        information += (z * variance[:, None]).T @ z
+    return deviance, score, information
+
+
+def solve_information(information: Array, score: Array) -> Array:
+    """Solve ``information @ x = score``, tolerating directions without information.
+
+    Parameters
+    ----------
+    information : (p, p) array
+        Positive semidefinite.
+    score : (p,) or (p, m) array
+
+    Returns
+    -------
+    array of the shape of `score`
+    """
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+    scale = np.sqrt(np.maximum(np.diag(information), 1e-300))
+    scaled = information / np.outer(scale, scale)
+    right = (score.T / scale).T
+    try:
+        solution = cho_solve(cho_factor(scaled, check_finite=False), right, check_finite=False)
+    except LinAlgError:
+        solution = np.linalg.lstsq(scaled, right, rcond=1e-12)[0]
+    result: Array = (solution.T / scale).T
+    return result
+
+
+def independent_columns(X: Array) -> NDArray[np.bool_]:
+    """Which columns are not a linear combination of those before them.
+
+    The rule is that of R's ``glm``: a column is left out when what remains of it, after the columns
+    before it are projected away, is less than 1e-11 of its length.
+
+    Parameters
+    ----------
+    X : (n, p) array
+
+    Returns
+    -------
+    (p,) bool array
+    """
+    n, p = X.shape
+    if n >= p and _clearly_independent(X):
+        return np.ones(p, dtype=bool)
+    R = _triangular_factor(X)
+    kept: list[int] = []
+    basis = np.zeros((R.shape[0], 0))
+    for j in range(p):
+        column = R[:, j]
+        length = float(np.linalg.norm(column))
+        rest = column - basis @ (basis.T @ column)
+        rest = rest - basis @ (basis.T @ rest)
+        remaining = float(np.linalg.norm(rest))
+        if length > 0 and remaining > _RANK_TOLERANCE * length and len(kept) < n:
+            kept.append(j)
+            basis = np.column_stack([basis, rest / remaining])
+    mask = np.zeros(p, dtype=bool)
+    mask[kept] = True
+    return mask
+
+
+def _clearly_independent(X: Array) -> bool:
+    """Cheap proof of full rank from the cross product; False only means that it is not proven."""
+    gram = np.zeros((X.shape[1], X.shape[1]))
+    for first in range(0, X.shape[0], _BLOCK):
+        block = X[first : first + _BLOCK]
+        gram += block.T @ block
+    scale = np.sqrt(np.diag(gram))
+    if not np.all(scale > 0):
+        return False
+    smallest = np.linalg.eigvalsh(gram / np.outer(scale, scale))[0]
+    return bool(smallest > 1e-9)
+
+
+def _triangular_factor(X: Array) -> Array:
+    """R of a QR decomposition, by blocks of rows."""
+    R: Array = np.zeros((0, X.shape[1]))
+    for first in range(0, X.shape[0], _BLOCK):
+        R = np.asarray(np.linalg.qr(np.vstack([R, X[first : first + _BLOCK]]), mode="r"))
+    return R
+
+
+@dataclass(frozen=True)
+class ManyFits:
+    """Refits of one design under many sets of weights.
+
+    Attributes
+    ----------
+    coef : (B, p) array
+    converged : (B,) bool array
+        Whether the Newton decrement of the replicate fell below 1e-10.
+    """
+
+    coef: Array
+    converged: NDArray[np.bool_]
+
+
+def fit_logistic_many(
+    X: Array,
+    outcome: NDArray[np.integer] | Array,
+    weights: Array,
+    start: Array,
+    *,
+    max_iter: int = 12,
+) -> ManyFits:
+    """Refit one design under many sets of row weights, all replicates at once.
+
+    Newton steps from a common start; the information matrices of all replicates come from one
+    matrix product with the pairwise products of the columns.
+
+    Parameters
+    ----------
+    X : (n, p) array of full column rank
+    outcome : (n,) array of 0 and 1
+    weights : (B, n) array
+        Row weights of each replicate, for instance bootstrap counts.
+    start : (p,) array
+        Coefficients to start from, usually those of the full sample.
+    max_iter : int, default 12
+
+    Returns
+    -------
+    ManyFits
+    """
+    d = np.asarray(outcome, dtype=np.float64)
+    n_replicates, p = weights.shape[0], X.shape[1]
+    upper = np.triu_indices(p)
+    products = X[:, upper[0]] * X[:, upper[1]]
+    beta = np.tile(np.asarray(start, dtype=np.float64), (n_replicates, 1))
+    converged = np.zeros(n_replicates, dtype=bool)
+    active = np.arange(n_replicates)
+    for _ in range(max_iter):
+        probability = expit(beta[active] @ X.T)
+        w = weights[active]
+        score = (w * (d - probability)) @ X
+        information = np.empty((len(active), p, p))
+        flat = (w * probability * (1 - probability)) @ products
+        information[:, upper[0], upper[1]] = flat
+        information[:, upper[1], upper[0]] = flat
+        step = solve_many(information, score)
+        beta[active] += step
+        done = np.einsum("bp,bp->b", score, step) < 1e-10
+        converged[active[done]] = True
+        active = active[~done]
+        if not len(active):
+            break
+    return ManyFits(beta, converged)
+
+
+def solve_many(information: Array, right: Array) -> Array:
+    """Solve a stack of small information systems; a direction without information stays at zero.
+
+    Parameters
+    ----------
+    information : (B, p, p) array
+    right : (B, p) array
+
+    Returns
+    -------
+    (B, p) array
+    """
+    diagonal = np.einsum("bpp->bp", information)
+    empty = diagonal <= 1e-12 * np.max(diagonal, axis=1, keepdims=True)
+    scale = np.sqrt(np.where(empty, 1.0, diagonal))
+    scaled = information / (scale[:, :, None] * scale[:, None, :])
+    rows, columns = np.nonzero(empty)
+    scaled[rows, columns, :] = 0.0
+    scaled[rows, :, columns] = 0.0
+    scaled[rows, columns, columns] = 1.0
+    right = np.where(empty, 0.0, right) / scale
+    try:
+        solution = np.linalg.solve(scaled, right[:, :, None])[:, :, 0]
+    except np.linalg.LinAlgError:
+        solution = np.stack(
+            [
+                np.linalg.lstsq(one, vector, rcond=1e-12)[0]
+                for one, vector in zip(scaled, right, strict=True)
+            ]
+        )
+    result: Array = solution / scale
+    return result

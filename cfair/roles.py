@@ -1,0 +1,297 @@
+"""The declared question: which column of the table has which role, each read and checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from cfair.columns import (
+    Binary,
+    Score,
+    check_cutoff,
+    formula_column,
+    read_attribute,
+    read_binary,
+    read_score,
+)
+from cfair.errors import DataError
+from cfair.frame import Table, as_table, is_name
+from cfair.groups import Factor, factor
+
+
+@dataclass(frozen=True, eq=False)
+class Roles:
+    """What each column is for. A role is a column name, or a Series or array of values.
+
+    Parameters
+    ----------
+    outcome : name or array, optional
+        The event under study, 0/1 or True/False; with `outcome_event`, any two or more values.
+    groups : name, or sequence of names or arrays
+        The protected attributes, to be crossed. A plain string is a single attribute.
+    score : name or array, optional
+        The risk score under audit, real, in [0, 1].
+    cutoff : float, optional
+        S = score >= cutoff, so that a score at the cutoff counts as positive.
+    prediction : name or array, optional
+        A ready 0/1 call, in place of the cutoff.
+    treatment : name or array, optional
+        The treatment, 0/1 or True/False; with `treatment_event`, any two or more values.
+    cluster : name or array, optional
+        Rows with the same value belong together.
+    outcome_event, treatment_event : optional
+        The value that counts as 1.
+    missing : {"raise", "drop", "level"}
+        What happens to rows with missing values. "level" makes the missing values of a group
+        attribute a level of its own, and refuses all others.
+    min_group_size : int, optional
+        Groups with fewer rows are named in a warning, or dropped.
+    small_groups : {"warn", "drop"}
+        What happens to groups below `min_group_size`.
+    """
+
+    outcome: Any = None
+    groups: Any = ()
+    score: Any = None
+    cutoff: float | None = None
+    prediction: Any = None
+    treatment: Any = None
+    cluster: Any = None
+    outcome_event: Any = None
+    treatment_event: Any = None
+    missing: str = "raise"
+    min_group_size: int | None = None
+    small_groups: str = "warn"
+
+    def __post_init__(self) -> None:
+        _check_option("missing", self.missing, ("raise", "drop", "level"))
+        _check_option("small_groups", self.small_groups, ("warn", "drop"))
+        size = self.min_group_size
+        whole = isinstance(size, (int, np.integer)) and not isinstance(size, bool)
+        if size is not None and (not whole or size < 1):
+            raise ValueError(f"min_group_size must be a whole number >= 1 or None, not {size!r}.")
+
+
+@dataclass(frozen=True, eq=False)
+class Declared:
+    """A table whose roles were read and checked; the start of every analysis of it."""
+
+    table: Table
+    roles: Roles
+    attributes: tuple[Factor, ...]
+    s: NDArray[np.int8]
+    outcome: Binary | None = None
+    treatment: Binary | None = None
+    prediction: Binary | None = None
+    score: Score | None = None
+    cluster: Factor | None = None
+    warned: frozenset[str] = frozenset()
+    _formula_columns: dict[str, pd.Series] = field(default_factory=dict, repr=False)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names that a formula may use: the table's columns, and roles given as arrays."""
+        names = [str(name) for name in self.table.names]
+        return tuple(dict.fromkeys([*names, *self.by_name]))
+
+    @property
+    def by_name(self) -> dict[str, Binary | Score | Factor]:
+        """The columns with a role, the cluster aside, by name."""
+        parts = [self.outcome, self.treatment, self.score, self.prediction, *self.attributes]
+        return {part.name: part for part in parts if part is not None}
+
+    @property
+    def missing(self) -> dict[str, NDArray[np.bool_]]:
+        """Rows with missing values, per column with a role."""
+        masks = {name: part.missing for name, part in self.by_name.items()}
+        return masks if self.cluster is None else {**masks, self.cluster.name: self.cluster.missing}
+
+    def prepared(self, name: str) -> pd.Series:
+        """Read a column without a role, for use in formulas; each is read once."""
+        if name not in self._formula_columns:
+            self._formula_columns[name] = formula_column(self.table.column(name))
+        return self._formula_columns[name]
+
+    def with_left_side(self, role: str, name: str | None) -> Declared:
+        """Take the left side of a formula as outcome or treatment, unless another is declared.
+
+        Parameters
+        ----------
+        role : {"outcome", "treatment"}
+            What the formula models.
+        name : str or None
+            The column on its left side, if it has one.
+        """
+        own = self.outcome if role == "outcome" else self.treatment
+        if name is None or (own is not None and own.name == name):
+            return self
+        if own is not None:
+            raise DataError(
+                f"the left side of the formula is {name!r}, but the declared {role} is "
+                f"{own.name!r}. Model the declared {role}, or declare {role}={name!r}."
+            )
+        _refuse_two_roles([*self.role_names, (role, name)])
+        event = self.roles.outcome_event if role == "outcome" else self.roles.treatment_event
+        column = read_binary(
+            self.table.column(name, role), role, event=event, option=f"{role}_event"
+        )
+        return (
+            replace(self, outcome=column) if role == "outcome" else replace(self, treatment=column)
+        )
+
+    @property
+    def role_names(self) -> list[tuple[str, str]]:
+        """(role, column name) of every declared role."""
+        single = {
+            "outcome": self.outcome,
+            "treatment": self.treatment,
+            "prediction": self.prediction,
+            "score": self.score,
+            "cluster": self.cluster,
+        }
+        found = [(role, part.name) for role, part in single.items() if part is not None]
+        return found + [("groups", attribute.name) for attribute in self.attributes]
+
+    @property
+    def rule(self) -> str:
+        """How S came about: 'risk >= 0.5', or the name of the prediction."""
+        if self.prediction is not None:
+            return self.prediction.name
+        return f"{self.score.name if self.score else 'score'} >= {self.roles.cutoff}"
+
+
+def read_declaration(data: Any, roles: Roles) -> Declared:
+    """Read the columns that have a role, and check each by what it is for.
+
+    Parameters
+    ----------
+    data : data frame
+        pandas, polars, pyarrow, a duckdb relation, or a dict of arrays. It is not changed.
+    roles : Roles
+        What each column is for.
+    """
+    table = as_table(data)
+    if table.n_rows == 0:
+        raise DataError(f"the table has no rows (0 rows, {len(table.names)} columns).")
+    found = [(role, read_role(table, role, value)) for role, value in _given(roles)]
+    _refuse_two_roles([(role, str(series.name)) for role, series in found])
+    attributes = tuple(read_attribute(series) for role, series in found if role == "groups")
+    if roles.missing == "level":
+        attributes = tuple(attribute.with_missing_level() for attribute in attributes)
+    single = {role: series for role, series in found if role != "groups"}
+    prediction = _binary(single, "prediction")
+    score = read_score(single["score"]) if "score" in single else None
+    return Declared(
+        table,
+        roles,
+        attributes,
+        s=_call(score, roles.cutoff, prediction),
+        outcome=_binary(single, "outcome", roles.outcome_event),
+        treatment=_binary(single, "treatment", roles.treatment_event),
+        prediction=prediction,
+        score=score,
+        cluster=factor(single["cluster"]) if "cluster" in single else None,
+    )
+
+
+def read_role(table: Table, role: str, value: Any) -> pd.Series:
+    """Read a role's values, from a column's name or from values given beside the table.
+
+    Parameters
+    ----------
+    table : Table
+        The table.
+    role : str
+        The role, which is also the name of an array that has none.
+    value : name, Series or array
+        A column name, or one value per row.
+    """
+    if is_name(value):
+        return table.column(value, role)
+    series = table.align(value, role)
+    name = role if series.name is None else str(series.name)
+    names = {str(own) for own in table.names}
+    if name in names and series.name is None:
+        name = f"{role} (array)"
+    if name in names and not _equal(series, table.column(name)):
+        raise DataError(
+            f"{role}: the Series is called {name!r}, but the table has a column of this name with "
+            f"other values. Rename the Series, or give the name of the column."
+        )
+    return series.rename(name)
+
+
+def _given(roles: Roles) -> list[tuple[str, Any]]:
+    """(role, value) of every role that was given."""
+    single = {
+        "outcome": roles.outcome,
+        "score": roles.score,
+        "prediction": roles.prediction,
+        "treatment": roles.treatment,
+        "cluster": roles.cluster,
+    }
+    groups = roles.groups
+    if isinstance(groups, pd.DataFrame):
+        groups = [groups[name] for name in groups.columns]
+    groups = list(groups) if isinstance(groups, (list, tuple)) else [groups]
+    if not groups or groups[0] is None:
+        raise DataError("groups must name one or more columns, for example groups=['sex', 'race'].")
+    found = [(role, value) for role, value in single.items() if value is not None]
+    return found + [("groups", value) for value in groups]
+
+
+def _refuse_two_roles(names: Sequence[tuple[str, str]]) -> None:
+    seen: dict[str, str] = {}
+    for role, name in names:
+        if name in seen and role == seen[name]:
+            raise DataError(f"{role} names column {name!r} twice. Name each attribute once.")
+        if name in seen:
+            raise DataError(
+                f"column {name!r} has two roles: {seen[name]} and {role}. Give each role a column "
+                f"of its own."
+            )
+        seen[name] = role
+
+
+def _binary(single: dict[str, pd.Series], role: str, event: Any = None) -> Binary | None:
+    if role not in single:
+        return None  # an outcome or treatment may still come from a formula's left side
+    option = None if role == "prediction" else f"{role}_event"
+    return read_binary(single[role], role, event=event, option=option)
+
+
+def _call(score: Score | None, cutoff: Any, prediction: Binary | None) -> NDArray[np.int8]:
+    """S, from the ready prediction or from the score and its cutoff."""
+    if prediction is not None:
+        if cutoff is not None:
+            raise DataError(
+                f"prediction={prediction.name!r} is a ready 0/1 call, so that cutoff={cutoff!r} "
+                f"has no use. Give one of the two."
+            )
+        return prediction.values
+    if score is None:
+        raise DataError("give score= with cutoff=, or a ready 0/1 call as prediction=.")
+    if cutoff is None:
+        raise DataError(
+            f"score={score.name!r} needs a cutoff= in [0, 1] (S is score >= cutoff), or give a "
+            f"ready 0/1 call as prediction=."
+        )
+    return score.positive(check_cutoff(cutoff))
+
+
+def _equal(one: pd.Series, other: pd.Series) -> bool:
+    missing = one.isna().to_numpy()
+    if not np.array_equal(missing, other.isna().to_numpy()):
+        return False
+    mine, theirs = one.astype(object)[~missing], other.astype(object)[~missing]
+    return mine.to_list() == theirs.to_list()
+
+
+def _check_option(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}.")
