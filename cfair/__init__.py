@@ -1,0 +1,48 @@
+"""Audit a clinical risk score for fairness across intersectional groups.
+
+Declare the cohort once with `Audit`, then ask: ``observed()`` for the rates in the data,
+``counterfactual()`` for the rates had nobody been treated. ``cfair.estimators`` has the closed
+forms as functions of arrays.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from cfair._version import __version__
+
+if TYPE_CHECKING:
+    from cfair.audit import Audit
+    from cfair.datasets import load_cohort, simulate_cohort, true_disparities, true_rates
+
+# Heavy parts are imported when they are used, so that `import cfair` costs next to nothing.
+_WHERE = {
+    "Audit": "cfair.audit",
+    "load_cohort": "cfair.datasets",
+    "simulate_cohort": "cfair.datasets",
+    "true_disparities": "cfair.datasets",
+    "true_rates": "cfair.datasets",
+}
+_ROOMS = ("datasets", "errors", "estimators", "plotting")
+
+__all__ = [
+    "Audit",
+    "__version__",
+    "load_cohort",
+    "simulate_cohort",
+    "true_disparities",
+    "true_rates",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(import_module(_WHERE[name]), name)
+    if name in _ROOMS:
+        return import_module(f"cfair.{name}")
+    raise AttributeError(f"module 'cfair' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_ROOMS])

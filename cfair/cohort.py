@@ -18,8 +18,19 @@ from numpy.typing import NDArray
 from cfair.columns import Binary, Score
 from cfair.errors import CutoffWarning, DataError, SmallGroupWarning
 from cfair.frame import show_some
-from cfair.groups import Factor, Groups, cross, factor
-from cfair.roles import Declared, Roles, read_declaration, read_role
+from cfair.groups import Factor, Groups, cross
+from cfair.roles import Declared, Roles, read_declaration
+
+__all__ = [
+    "Cohort",
+    "Declared",
+    "Dropped",
+    "Roles",
+    "build_cohort",
+    "declare",
+    "make_cohort",
+    "require_comparison",
+]
 
 UNKNOWN_GROUP = "unknown group"
 
@@ -84,6 +95,8 @@ class Cohort:
         Columns that formulas may use, on 0..n-1: attributes and text as Categorical, roles as 0/1.
     index : pandas.Index
         The caller's labels of these rows.
+    rows : (n,) intp array
+        Their positions in the caller's table.
     cluster : (n,) intp array or None
         Cluster of each row, 0..n_clusters-1.
     n_read : int
@@ -103,6 +116,7 @@ class Cohort:
     groups: Groups
     data: pd.DataFrame
     index: pd.Index
+    rows: NDArray[np.intp]
     cluster: NDArray[np.intp] | None
     n_read: int
     dropped: Dropped
@@ -177,9 +191,7 @@ def make_cohort(
     """
     declared = declared.with_left_side("outcome", outcome)
     declared = declared.with_left_side("treatment", treatment)
-    if cluster is not None:
-        series = read_role(declared.table, "cluster", cluster)
-        declared = replace(declared, cluster=factor(series))
+    declared = declared.with_cluster(cluster)
     if declared.outcome is None:
         raise DataError("no outcome was declared. Give outcome= the name of the 0/1 event column.")
     wanted = list(dict.fromkeys(formula_columns))
@@ -338,6 +350,7 @@ def _assemble(
         groups=rows.groups,
         data=_formula_data(declared, rows, formula_columns),
         index=declared.table.index[keep],
+        rows=np.flatnonzero(keep),
         cluster=None if cluster is None else cluster.codes,
         n_read=declared.table.n_rows,
         dropped=rows.dropped,
@@ -349,7 +362,7 @@ def _assemble(
         score_name=None if score is None else score.name,
         prediction_name=None if declared.prediction is None else declared.prediction.name,
         cluster_name=None if cluster is None else cluster.name,
-        cutoff=None if declared.prediction is not None else declared.roles.cutoff,
+        cutoff=None if declared.roles.cutoff is None else float(declared.roles.cutoff),
         notes=_notes(declared, rows),
     )
 

@@ -175,18 +175,19 @@ def formula_column(series: pd.Series) -> pd.Series:
     if isinstance(dtype, pd.CategoricalDtype) or pd.api.types.is_bool_dtype(dtype):
         return series
     check_finite(series, f"column {name!r}")
-    if pd.api.types.is_extension_array_dtype(dtype) and dtype.kind in "iu":
-        return series  # nullable, with missing values: made plain once these rows are out
     kind = getattr(dtype, "kind", "O")
-    if kind in "iu":
-        too_large = kind == "u" and len(series) > 0 and series.max() > np.iinfo(np.int64).max
-        return series.astype(np.float64 if too_large else np.int64)
+    if kind == "u" and (series > np.iinfo(np.int64).max).any():
+        values = series.to_numpy(dtype=np.float64, na_value=np.nan)
+        return pd.Series(values, index=series.index, name=series.name)
+    if kind in "iu":  # nullable while values are missing, made plain once these rows are out
+        nullable = pd.api.types.is_extension_array_dtype(dtype)
+        return series.astype("Int64" if nullable else np.int64)
     if kind == "f":
         return series.astype(np.float64)
     if is_text(series) or isinstance(dtype, pd.IntervalDtype):
         found = factor(series)
-        values = categorical_of_codes(found.codes, found.levels)
-        return pd.Series(values, index=series.index, name=series.name)
+        labels = categorical_of_codes(found.codes, found.levels)
+        return pd.Series(labels, index=series.index, name=series.name)
     first = show_some([repr(v) for v in series.dropna().head(3)])
     raise DataError(
         f"column {name!r} cannot be used in a formula: it is {describe_kind(series)} ({first}). "

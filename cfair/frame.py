@@ -6,7 +6,9 @@ integers or booleans where values are missing, a Categorical, dates, or text and
 
 from __future__ import annotations
 
+import decimal
 import difflib
+import numbers
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -110,6 +112,8 @@ class Table:
         )
 
     def _nearest(self, name: Any) -> str:
+        if name in self.index.names:
+            return "It is a level of the index: make it a column with .reset_index()."
         known = {str(own).lower(): str(own) for own in self.names}
         near = difflib.get_close_matches(str(name).lower(), known, n=3, cutoff=0.6)
         if near:
@@ -146,33 +150,20 @@ def as_table(data: Any, only: Sequence[Any] | None = None) -> Table:
     if type(data).__module__.split(".")[0] == "pyarrow" and hasattr(data, "column_names"):
         return Table(tuple(data.column_names), pd.RangeIndex(data.num_rows), data)
     eager = _collect(data, only)
-    if isinstance(eager, pd.DataFrame):
-        return _pandas_table(eager)
-    if hasattr(eager, "column_names"):
+    if isinstance(eager, pd.DataFrame) or hasattr(eager, "column_names"):
         return as_table(eager)
     return Table(tuple(eager.columns), pd.RangeIndex(len(eager)), eager)
 
 
 def column_names(data: Any) -> tuple[str, ...]:
-    """Names of a frame's columns, as text.
-
-    Examples
-    --------
-    >>> column_names({"sex": ["F", "M"], "age": [61, 58]})
-    ('sex', 'age')
-    """
+    """Names of a frame's columns, as text."""
     return tuple(str(name) for name in as_table(data).names)
 
 
 def read_columns(data: Any, columns: Sequence[Any]) -> pd.DataFrame:
     """Columns of any data frame as a new pandas frame; a pandas index is kept.
 
-    Parameters
-    ----------
-    data : data frame
-        See `as_table`.
-    columns : sequence of str or int
-        The names to read. An unknown name, or one that occurs twice, is a DataError.
+    An unknown name, or one that occurs twice, is a DataError. For `data` see `as_table`.
     """
     return as_table(data, only=columns).read(columns)
 
@@ -270,15 +261,9 @@ def _collect(data: Any, only: Sequence[Any] | None) -> Any:
         data = data.to_native()
         if isinstance(data, pd.DataFrame) or hasattr(data, "column_names"):
             return data
-    try:
-        frame = nw.from_native(data, pass_through=True)
-        if isinstance(frame, nw.LazyFrame):
-            frame = _collect_lazy(frame, only)
-    except nw.exceptions.DuplicateError as error:
-        raise DataError(
-            f"the table has columns of the same name ({str(error).strip()}). Rename or drop all "
-            f"but one."
-        ) from error
+    frame = nw.from_native(data, pass_through=True)
+    if isinstance(frame, nw.LazyFrame):
+        frame = _collect_lazy(frame, only)
     if not isinstance(frame, nw.DataFrame):
         raise DataError(f"data must be {_ACCEPTED}, but is a {type(data).__qualname__}.")
     if frame.implementation.is_pandas_like():
@@ -287,6 +272,14 @@ def _collect(data: Any, only: Sequence[Any] | None) -> Any:
 
 
 def _collect_lazy(frame: Any, only: Sequence[Any] | None) -> Any:
+    if frame.implementation.is_duckdb():
+        own = list(frame.to_native().columns)  # the schema would show a name only once
+        twice = sorted({repr(name) for name in own if own.count(name) > 1})
+        if twice:
+            raise DataError(
+                f"the relation has more than one column of the name {show_some(twice)}. Rename or "
+                f"drop all but one."
+            )
     if only is not None:
         names = tuple(frame.collect_schema().names())
         known = Table(names, pd.RangeIndex(0), None)
@@ -302,17 +295,22 @@ def _to_pandas_array(values: Any) -> Any:
     import narwhals as nw
 
     native = nw.to_native(values, pass_through=True)
+    if hasattr(native, "to_pylist") and not hasattr(native, "chunks"):  # a pyarrow Array
+        import pyarrow as pa
+
+        native = pa.chunked_array([native])
     if str(getattr(native, "type", "")).startswith("dictionary<"):
-        if hasattr(native, "unify_dictionaries"):
-            native = native.unify_dictionaries()
-        return native.to_pandas()  # a Categorical, its order and flag kept
+        array = native.unify_dictionaries().combine_chunks()
+        codes = array.indices.cast("int64").fill_null(-1).to_numpy()
+        categories = pd.Index(array.dictionary.to_pandas())
+        return pd.Categorical.from_codes(codes, categories, ordered=array.type.ordered)
     series = nw.from_native(native, series_only=True)
     dtype, n_missing = series.dtype, series.null_count()
-    if dtype.is_float() or dtype.is_decimal():
-        return series.cast(nw.Float64).to_numpy() if dtype.is_decimal() else series.to_numpy()
-    if str(dtype) in {"Int128", "UInt128"}:
+    if str(dtype).startswith(("Decimal", "Int128", "UInt128")):
         return series.cast(nw.Float64).to_numpy()
-    if dtype.is_integer() or dtype == nw.Boolean:
+    if str(dtype).startswith("Float"):
+        return series.to_numpy()
+    if str(dtype).startswith(("Int", "UInt")) or dtype == nw.Boolean:
         return _whole_numbers(series, n_missing, dtype == nw.Boolean)
     if dtype == nw.Enum and hasattr(dtype, "categories"):
         return pd.Categorical(series.to_list(), categories=list(dtype.categories), ordered=True)
@@ -361,9 +359,8 @@ def _plain_nullable(series: pd.Series) -> pd.Series:
         return pd.Series(values, index=series.index, name=series.name)
     if not series.isna().any():
         return pd.Series(series.to_numpy(dtype=numpy_dtype), index=series.index, name=series.name)
-    if dtype.kind == "b":
-        return series.astype("boolean")
-    return series.astype("UInt64" if dtype.kind == "u" else "Int64")
+    nullable: Any = {"b": "boolean", "u": "UInt64"}.get(dtype.kind, "Int64")
+    return series.astype(nullable)
 
 
 def _from_arrow_backed(series: pd.Series) -> pd.Series:
@@ -372,7 +369,7 @@ def _from_arrow_backed(series: pd.Series) -> pd.Series:
         values = _to_pandas_array(array.__arrow_array__())
     else:
         values = array.to_numpy(dtype=object, na_value=None)
-        if cast(Any, series.dtype).kind == "M":
+        if str(series.dtype).startswith("timestamp"):
             values = pd.to_datetime(pd.Series(values)).array
     return pd.Series(values, index=series.index, name=series.name)
 
@@ -381,6 +378,8 @@ def _plain_objects(series: pd.Series) -> pd.Series:
     """Turn objects that are all numbers, or all True and False, into a column of numbers."""
     kind = pd.api.types.infer_dtype(series, skipna=True)
     missing = series.isna().to_numpy()
+    if kind.startswith("mixed") and all(map(_is_number, series.to_numpy()[~missing])):
+        kind = "floating"
     if kind == "boolean":
         return _plain_nullable(series.astype("boolean"))
     if kind == "integer":
@@ -393,3 +392,7 @@ def _plain_objects(series: pd.Series) -> pd.Series:
         values[~missing] = [float(value) for value in series.to_numpy()[~missing]]
         return pd.Series(values, index=series.index, name=series.name)
     return series
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (numbers.Real, decimal.Decimal)) and not isinstance(value, bool)

@@ -237,8 +237,6 @@ class Groups:
         label : tuple or str or level
             The label as a tuple, its name joined by " & ", or, with one attribute, the bare level.
         """
-        if isinstance(label, str) and label in self.names:
-            return self.names.index(label)
         parts = tuple(label) if isinstance(label, (tuple, list)) else (label,)
         if len(parts) == len(self.levels):
             found = [
@@ -247,6 +245,8 @@ class Groups:
             ]
             if None not in found:
                 return int(np.ravel_multi_index([i for i in found if i is not None], self.shape))
+        if isinstance(label, str) and label in self.names:
+            return self.names.index(label)
         text = label if isinstance(label, str) else " & ".join(map(str, parts))
         near = difflib.get_close_matches(text, self.names, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""

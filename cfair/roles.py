@@ -144,6 +144,15 @@ class Declared:
             replace(self, outcome=column) if role == "outcome" else replace(self, treatment=column)
         )
 
+    def with_cluster(self, cluster: Any) -> Declared:
+        """Put another cluster, a name or an array, in place of the declared one."""
+        if cluster is None:
+            return self
+        series = read_role(self.table, "cluster", cluster, "cluster")
+        found = replace(self, cluster=factor(series))
+        _refuse_two_roles(found.role_names)
+        return found
+
     @property
     def role_names(self) -> list[tuple[str, str]]:
         """(role, column name) of every declared role."""
@@ -178,7 +187,7 @@ def read_declaration(data: Any, roles: Roles) -> Declared:
     table = as_table(data)
     if table.n_rows == 0:
         raise DataError(f"the table has no rows (0 rows, {len(table.names)} columns).")
-    found = [(role, read_role(table, role, value)) for role, value in _given(roles)]
+    found = [(role, read_role(table, role, value, name)) for role, value, name in _given(roles)]
     _refuse_two_roles([(role, str(series.name)) for role, series in found])
     attributes = tuple(read_attribute(series) for role, series in found if role == "groups")
     if roles.missing == "level":
@@ -199,7 +208,7 @@ def read_declaration(data: Any, roles: Roles) -> Declared:
     )
 
 
-def read_role(table: Table, role: str, value: Any) -> pd.Series:
+def read_role(table: Table, role: str, value: Any, default: str) -> pd.Series:
     """Read a role's values, from a column's name or from values given beside the table.
 
     Parameters
@@ -207,17 +216,19 @@ def read_role(table: Table, role: str, value: Any) -> pd.Series:
     table : Table
         The table.
     role : str
-        The role, which is also the name of an array that has none.
+        The role, for messages.
     value : name, Series or array
         A column name, or one value per row.
+    default : str
+        The name of an array that has none.
     """
     if is_name(value):
         return table.column(value, role)
     series = table.align(value, role)
-    name = role if series.name is None else str(series.name)
+    name = default if series.name is None else str(series.name)
     names = {str(own) for own in table.names}
     if name in names and series.name is None:
-        name = f"{role} (array)"
+        name = f"{default}_array"
     if name in names and not _equal(series, table.column(name)):
         raise DataError(
             f"{role}: the Series is called {name!r}, but the table has a column of this name with "
@@ -226,8 +237,8 @@ def read_role(table: Table, role: str, value: Any) -> pd.Series:
     return series.rename(name)
 
 
-def _given(roles: Roles) -> list[tuple[str, Any]]:
-    """(role, value) of every role that was given."""
+def _given(roles: Roles) -> list[tuple[str, Any, str]]:
+    """(role, value, name if it has none) of every role that was given."""
     single = {
         "outcome": roles.outcome,
         "score": roles.score,
@@ -241,8 +252,8 @@ def _given(roles: Roles) -> list[tuple[str, Any]]:
     groups = list(groups) if isinstance(groups, (list, tuple)) else [groups]
     if not groups or groups[0] is None:
         raise DataError("groups must name one or more columns, for example groups=['sex', 'race'].")
-    found = [(role, value) for role, value in single.items() if value is not None]
-    return found + [("groups", value) for value in groups]
+    found = [(role, value, role) for role, value in single.items() if value is not None]
+    return found + [("groups", value, f"group_{i}") for i, value in enumerate(groups, start=1)]
 
 
 def _refuse_two_roles(names: Sequence[tuple[str, str]]) -> None:

@@ -2,13 +2,56 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
 
-#: The observed rates, each with its numerator and denominator in the four cells.
+
+@dataclass(frozen=True)
+class RateCells:
+    """Which cells of outcome and prediction make up a rate.
+
+    Attributes
+    ----------
+    numerator, denominator : tuple of (outcome, prediction) pairs
+    """
+
+    numerator: tuple[tuple[int, int], ...]
+    denominator: tuple[tuple[int, int], ...]
+
+    def indicators(self) -> tuple[Array, Array]:
+        """Numerator and denominator as (2, 2) arrays of 0 and 1."""
+        masks = np.zeros((2, 2, 2))
+        for mask, cells in zip(masks, (self.numerator, self.denominator), strict=True):
+            for outcome, prediction in cells:
+                mask[outcome, prediction] = 1.0
+        return masks[0], masks[1]
+
+
+_TN, _FP, _FN, _TP = (0, 0), (0, 1), (1, 0), (1, 1)
+_ALL = (_TN, _FP, _FN, _TP)
+
+#: Rates that are one ratio of cells. ``f1`` is 2 J / (1 + J) of the Jaccard index J given here.
+RATE_CELLS: dict[str, RateCells] = {
+    "prevalence": RateCells((_FN, _TP), _ALL),
+    "selection_rate": RateCells((_FP, _TP), _ALL),
+    "tpr": RateCells((_TP,), (_FN, _TP)),
+    "fpr": RateCells((_FP,), (_TN, _FP)),
+    "tnr": RateCells((_TN,), (_TN, _FP)),
+    "fnr": RateCells((_FN,), (_FN, _TP)),
+    "ppv": RateCells((_TP,), (_FP, _TP)),
+    "npv": RateCells((_TN,), (_TN, _FN)),
+    "fdr": RateCells((_FP,), (_FP, _TP)),
+    "for": RateCells((_FN,), (_TN, _FN)),
+    "accuracy": RateCells((_TN, _TP), _ALL),
+    "f1": RateCells((_TP,), (_FP, _FN, _TP)),
+}
+
+#: All observed rates, in the order of tables.
 RATES: tuple[str, ...] = (
     "prevalence",
     "selection_rate",
@@ -106,47 +149,13 @@ def observed_rates(counts: Array) -> dict[str, Array]:
         if name == "balanced_accuracy":
             rates[name] = (rates["tpr"] + rates["tnr"]) / 2
             continue
-        numerator, denominator = numerator_denominator(counts, name)
-        if name == "f1":
-            # 2 TP / (2 TP + FP + FN), through the Jaccard index TP / (TP + FP + FN)
-            jaccard = ratio(numerator, denominator)
-            rates[name] = 2 * jaccard / (1 + jaccard)
-        else:
-            rates[name] = ratio(numerator, denominator)
+        numerator, denominator = RATE_CELLS[name].indicators()
+        value = ratio(
+            np.einsum("...ys,ys->...", counts, numerator),
+            np.einsum("...ys,ys->...", counts, denominator),
+        )
+        rates[name] = 2 * value / (1 + value) if name == "f1" else value
     return rates
-
-
-def numerator_denominator(counts: Array, rate: str) -> tuple[Array, Array]:
-    """Numerator and denominator of an observed rate, as counts.
-
-    Parameters
-    ----------
-    counts : (..., 2, 2) array
-    rate : str
-        One of `RATES` but ``balanced_accuracy``; for ``f1`` those of the Jaccard index are given.
-
-    Returns
-    -------
-    numerator, denominator : (...) arrays
-    """
-    tn, fp = counts[..., 0, 0], counts[..., 0, 1]
-    fn, tp = counts[..., 1, 0], counts[..., 1, 1]
-    n = tn + fp + fn + tp
-    table = {
-        "prevalence": (tp + fn, n),
-        "selection_rate": (tp + fp, n),
-        "tpr": (tp, tp + fn),
-        "fpr": (fp, fp + tn),
-        "tnr": (tn, fp + tn),
-        "fnr": (fn, tp + fn),
-        "ppv": (tp, tp + fp),
-        "npv": (tn, tn + fn),
-        "fdr": (fp, tp + fp),
-        "for": (fn, tn + fn),
-        "accuracy": (tp + tn, n),
-        "f1": (tp, tp + fp + fn),
-    }
-    return table[rate]
 
 
 def ratio(numerator: Array, denominator: Array) -> Array:

@@ -18,6 +18,7 @@ from cfair.estimators.disparity import STATISTICS, disparities
 from cfair.inference.equality import (
     N_DRAWS,
     boundary_covariance,
+    defined_by_rate,
     gaussian_draws,
     largest_standardized,
     logit_wald,
@@ -57,7 +58,6 @@ def aggregate_intervals(
     level: float = 0.95,
     *,
     interval: str = "tie-aware",
-    seed: int = 0,
 ) -> AggregateIntervals:
     """Intervals for average, maximum and variance of the absolute pairwise differences.
 
@@ -75,20 +75,18 @@ def aggregate_intervals(
     interval : {"tie-aware", "projection"}, default "tie-aware"
         ``"projection"`` projects simultaneous sets of the rates; it is 12 to 40% wider and gives no
         interval for the variance.
-    seed : int, default 0
-        Of the 4000 antithetic normal draws.
 
     Returns
     -------
     AggregateIntervals
     """
-    defined = ~np.isnan(theta)
-    if np.count_nonzero(defined) < 2:
+    defined = defined_by_rate(theta, covariance)
+    if len(defined) < 2:
         nothing = np.full(3, np.nan)
         return AggregateIntervals(nothing, nothing, nothing, nothing, False)
     t, n = theta[defined], kish[defined]
     sigma = boundary_covariance(t, covariance[np.ix_(defined, defined)], n)
-    noise = gaussian_draws(sigma, N_DRAWS, seed)
+    noise = gaussian_draws(sigma, N_DRAWS)
     deviations = pair_deviations(sigma)
     critical = float(np.quantile(largest_standardized(noise, deviations), level))
     wald = float(logit_wald(t, covariance[np.ix_(defined, defined)], n))

@@ -134,8 +134,11 @@ def boundary_covariance(theta: Array, covariance: Array, kish: Array) -> Array:
     return result
 
 
-def gaussian_draws(covariance: Array, n_draws: int, seed: int | np.random.SeedSequence) -> Array:
+def gaussian_draws(covariance: Array, n_draws: int) -> Array:
     """Antithetic draws from a normal distribution with mean 0.
+
+    The underlying standard normal numbers are always the same: the draws integrate numerically, and
+    one covariance gives one critical value.
 
     Parameters
     ----------
@@ -143,7 +146,6 @@ def gaussian_draws(covariance: Array, n_draws: int, seed: int | np.random.SeedSe
         Positive semidefinite.
     n_draws : int
         An even number.
-    seed : int or SeedSequence
 
     Returns
     -------
@@ -151,7 +153,7 @@ def gaussian_draws(covariance: Array, n_draws: int, seed: int | np.random.SeedSe
     """
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    z = np.random.default_rng(seed).standard_normal((n_draws // 2, len(covariance)))
+    z = np.random.default_rng(0).standard_normal((n_draws // 2, len(covariance)))
     half = z @ root.T
     return np.concatenate([half, -half])
 
@@ -197,6 +199,23 @@ def largest_standardized(differences_of: Array, deviations: Array) -> Array:
     return best
 
 
+def defined_by_rate(theta: Array, covariance: Array) -> NDArray[np.intp]:
+    """Positions of the defined rates, in their order, so that names of groups change no draw.
+
+    Parameters
+    ----------
+    theta : (K,) array
+    covariance : (K, K) array
+        Its diagonal orders equal rates.
+
+    Returns
+    -------
+    (m,) array of int
+    """
+    order = np.lexsort([np.diag(covariance), theta])
+    return order[~np.isnan(theta[order])]
+
+
 def equality_test(
     theta: Array,
     covariance: Array,
@@ -204,7 +223,6 @@ def equality_test(
     *,
     metric: str = "",
     names: tuple[str, ...] = (),
-    seed: int = 0,
 ) -> EqualityTest:
     """Test that the rates of all groups are equal.
 
@@ -218,8 +236,6 @@ def equality_test(
     metric : str, optional
     names : tuple of str, optional
         Labels of the groups, to name those left out.
-    seed : int, default 0
-        Of the draws behind the max-t p-value.
 
     Returns
     -------
@@ -232,9 +248,9 @@ def equality_test(
     >>> test.df, round(test.wald, 2), round(test.p_value, 4)
     (1, 12.47, 0.0004)
     """
-    defined = ~np.isnan(theta)
-    left_out = tuple(name for name, ok in zip(names, defined, strict=False) if not ok)
-    if np.count_nonzero(defined) < 2:
+    left_out = tuple(name for name, r in zip(names, theta, strict=False) if np.isnan(r))
+    defined = defined_by_rate(theta, covariance)
+    if len(defined) < 2:
         return EqualityTest(metric, np.nan, 0, np.nan, np.nan, np.nan, left_out)
     t, n = theta[defined], kish[defined]
     sigma = covariance[np.ix_(defined, defined)]
@@ -243,6 +259,6 @@ def equality_test(
     adjusted = boundary_covariance(t, sigma, n)
     deviations = pair_deviations(adjusted)
     observed = float(largest_standardized(t[None, :], deviations)[0])
-    null = largest_standardized(gaussian_draws(adjusted, N_DRAWS, seed), deviations)
+    null = largest_standardized(gaussian_draws(adjusted, N_DRAWS), deviations)
     p_max = float((1 + np.count_nonzero(null >= observed)) / (1 + len(null)))
     return EqualityTest(metric, wald, df, float(chdtrc(df, wald)), observed, p_max, left_out)

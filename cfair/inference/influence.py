@@ -10,12 +10,13 @@ and everything that the covariance needs are sums by cell: the cost is one pass 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cfair.estimators.confusion import cell_codes, ratio
+from cfair.estimators.confusion import RATE_CELLS, RateCells, cell_codes, ratio
 from cfair.estimators.ipw import ipw_weights
 
 Array = NDArray[np.float64]
@@ -174,19 +175,19 @@ def _score_moments(X: Array, d: Integers, fitted: Array, a: Array) -> tuple[Arra
 
 @dataclass(frozen=True)
 class RateCovariance:
-    """Rates of several targets (groups, margins) with their covariance.
+    """Rates of several targets (groups, margins) with their covariance, metric by metric.
 
-    The 2T entries are the cFPR of all targets, then their cFNR.
+    The M metrics of T targets make M T entries: all targets of the first metric, then the next.
 
     Attributes
     ----------
-    estimate : (2T,) array
-    covariance : (2T, 2T) array
+    estimate : (M T,) array
+    covariance : (M T, M T) array
         Rows and columns of undefined rates are NaN.
-    kish : (2T,) array
+    kish : (M T,) array
         Kish's effective size of the denominator, (sum w)^2 / sum w^2.
-    rows : (2T,) array
-        Untreated rows in the denominator.
+    rows : (M T,) array
+        Rows in the denominator.
     """
 
     estimate: Array
@@ -195,7 +196,13 @@ class RateCovariance:
     rows: Array
 
 
-def target_rates(moments: CellMoments, membership: Array) -> tuple[Array, Array]:
+#: cFPR and cFNR: the ratios of cells of FPR and FNR, in weighted sums.
+ERROR_RATES: tuple[RateCells, RateCells] = (RATE_CELLS["fpr"], RATE_CELLS["fnr"])
+
+
+def target_rates(
+    moments: CellMoments, membership: Array, metrics: Sequence[RateCells] = ERROR_RATES
+) -> tuple[Array, Array]:
     """Rates of targets that are unions of groups, and their derivatives in the cell sums.
 
     Parameters
@@ -203,53 +210,55 @@ def target_rates(moments: CellMoments, membership: Array) -> tuple[Array, Array]
     moments : CellMoments
     membership : (T, K) array of 0 and 1
         Which groups make up a target.
+    metrics : sequence of RateCells, default cFPR and cFNR
 
     Returns
     -------
-    estimate : (2T,) array
-        cFPR of the targets, then cFNR; NaN where undefined.
-    jacobian : (2T, C) array
+    estimate : (M T,) array
+        NaN where undefined.
+    jacobian : (M T, C) array
         Derivatives in the cell sums; 0 for an undefined rate.
     """
-    mass = moments.by_group(moments.mass)
-    sums = np.einsum("tk,kys->tys", membership, mass)
+    sums = np.einsum("tk,kys->tys", membership, moments.by_group(moments.mass))
     estimates, jacobians = [], []
-    for outcome, prediction in ((0, 1), (1, 0)):
-        denominator = sums[:, outcome, :].sum(axis=1)
-        theta = ratio(sums[:, outcome, prediction], denominator)
-        jacobian = np.zeros((*membership.shape, 2, 2))
-        for s in (0, 1):
-            hit = 1.0 if s == prediction else 0.0
-            slope = ratio(hit - np.nan_to_num(theta), denominator)
-            jacobian[:, :, outcome, s] = membership * np.nan_to_num(slope)[:, None]
+    for metric in metrics:
+        numerator, denominator = metric.indicators()
+        total = np.einsum("tys,ys->t", sums, denominator)
+        theta = ratio(np.einsum("tys,ys->t", sums, numerator), total)
+        slope = numerator - np.nan_to_num(theta)[:, None, None] * denominator
+        slope = slope / np.where(total > 0, total, np.inf)[:, None, None]
         estimates.append(theta)
-        jacobians.append(jacobian.reshape(len(membership), -1))
+        jacobians.append(np.einsum("tk,tys->tkys", membership, slope).reshape(len(membership), -1))
     return np.concatenate(estimates), np.vstack(jacobians)
 
 
-def effective_sizes(moments: CellMoments, membership: Array) -> tuple[Array, Array]:
-    """Kish sizes and row counts of the denominators of cFPR, then cFNR.
+def effective_sizes(
+    moments: CellMoments, membership: Array, metrics: Sequence[RateCells] = ERROR_RATES
+) -> tuple[Array, Array]:
+    """Kish sizes and row counts of the denominators.
 
     Parameters
     ----------
     moments : CellMoments
     membership : (T, K) array
+    metrics : sequence of RateCells, default cFPR and cFNR
 
     Returns
     -------
-    kish, rows : (2T,) arrays
+    kish, rows : (M T,) arrays
     """
-    totals = [
-        np.einsum("tk,kys->ty", membership, moments.by_group(values)).T.ravel()
+    denominators = np.stack([metric.indicators()[1] for metric in metrics])
+    mass, square, rows = (
+        np.einsum("tk,kys,mys->mt", membership, moments.by_group(values), denominators).ravel()
         for values in (moments.mass, moments.square, moments.count)
-    ]
-    mass, square, rows = totals
+    )
     return np.nan_to_num(ratio(mass**2, square)), rows
 
 
 def rate_covariance(
     moments: CellMoments,
     membership: Array,
+    metrics: Sequence[RateCells] = ERROR_RATES,
     cluster_scores: ClusterScores | None = None,
 ) -> RateCovariance:
     """Covariance of the rates of targets, from their influence functions.
@@ -258,6 +267,7 @@ def rate_covariance(
     ----------
     moments : CellMoments
     membership : (T, K) array of 0 and 1
+    metrics : sequence of RateCells, default cFPR and cFNR
     cluster_scores : ClusterScores, optional
         When given, influences are summed within clusters first, with the factor C / (C - 1).
 
@@ -274,7 +284,7 @@ def rate_covariance(
     """
     from cfair.nuisance.logistic import solve_information
 
-    estimate, jacobian = target_rates(moments, membership)
+    estimate, jacobian = target_rates(moments, membership, metrics)
     p = moments.slope.shape[1]
     g = np.zeros((len(estimate), 0))
     if p:
@@ -288,7 +298,7 @@ def rate_covariance(
         covariance = cluster_scores.covariance(jacobian, g)
     undefined = np.isnan(estimate)
     covariance = np.where(undefined[:, None] | undefined[None, :], np.nan, covariance)
-    kish, rows = effective_sizes(moments, membership)
+    kish, rows = effective_sizes(moments, membership, metrics)
     return RateCovariance(estimate, covariance, kish, rows)
 
 
@@ -312,14 +322,14 @@ class ClusterScores:
 
         Parameters
         ----------
-        jacobian : (2T, C) array
+        jacobian : (M T, C) array
             Derivatives of the rates in the cell sums.
-        g : (2T, p) array
+        g : (M T, p) array
             Derivatives in the coefficients times the inverse information.
 
         Returns
         -------
-        (2T, 2T) array
+        (M T, M T) array
         """
         n_clusters = self.scores.shape[0]
         total = np.zeros((len(jacobian), len(jacobian)))

@@ -399,3 +399,50 @@ def solve_many(information: Array, right: Array) -> Array:
         )
     result: Array = solution / scale
     return result
+
+
+def score_test(
+    X: Array, outcome: NDArray[np.integer] | Array, fitted: Array, added: Array
+) -> tuple[float, int, float]:
+    """Rao's score test of adding columns to a fitted logistic regression.
+
+    Parameters
+    ----------
+    X : (n, p) array
+        Columns in the model.
+    outcome : (n,) array of 0 and 1
+    fitted : (n,) array
+        Fitted probabilities.
+    added : (n, q) array
+        Columns to add.
+
+    Returns
+    -------
+    chi2 : float
+    df : int
+        Columns that add something; 0 if all are in the model already.
+    p_value : float
+        NaN if `df` is 0.
+
+    References
+    ----------
+    Rao CR (1948). Large sample tests of statistical hypotheses concerning several parameters.
+    Mathematical Proceedings of the Cambridge Philosophical Society 44, 50-57.
+    """
+    from scipy.special import chdtrc
+
+    v = fitted * (1 - fitted)
+    score = added.T @ (outcome - fitted)
+    weighted = added * v[:, None]
+    cross = X.T @ weighted
+    total = weighted.T @ added
+    information = (X * v[:, None]).T @ X
+    schur = total - cross.T @ solve_information(information, cross)
+    values, vectors = np.linalg.eigh((schur + schur.T) / 2)
+    keep = values > 1e-8 * max(float(np.trace(total)), 1e-300)
+    df = int(np.count_nonzero(keep))
+    if df == 0:
+        return 0.0, 0, np.nan
+    projected = vectors[:, keep].T @ score
+    chi2 = float(np.sum(projected**2 / values[keep]))
+    return chi2, df, float(chdtrc(df, chi2))

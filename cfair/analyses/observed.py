@@ -1,0 +1,289 @@
+"""Observed rates of a cohort by group and attribute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfair.cohort import Cohort
+from cfair.estimators.confusion import RATE_CELLS, RATES, confusion_counts
+from cfair.inference.aggregate import AGGREGATE_INTERVALS
+from cfair.inference.estimates import RateEstimates
+from cfair.inference.influence import (
+    RateCovariance,
+    TreatmentModel,
+    cell_moments,
+    cluster_scores,
+    rate_covariance,
+)
+from cfair.results.observed import METHODS, ObservedResult
+from cfair.results.rates import MetricRows, check_level
+
+Array = NDArray[np.float64]
+
+#: What the rates are called in print, and what is missing when they are undefined.
+LABELS: dict[str, tuple[str, str]] = {
+    "prevalence": ("prevalence", "no rows"),
+    "selection_rate": ("selected", "no rows"),
+    "tpr": ("TPR", "no events"),
+    "fpr": ("FPR", "no non-events"),
+    "tnr": ("TNR", "no non-events"),
+    "fnr": ("FNR", "no events"),
+    "ppv": ("PPV", "no positive calls"),
+    "npv": ("NPV", "no negative calls"),
+    "fdr": ("FDR", "no positive calls"),
+    "for": ("FOR", "no negative calls"),
+    "accuracy": ("accuracy", "no rows"),
+    "balanced_accuracy": ("balanced accuracy", "no events or no non-events"),
+    "f1": ("F1", "neither events nor positive calls"),
+}
+
+#: Below this effective size of a denominator a rate is to be read with care.
+CARE_BELOW = 20.0
+
+
+def targets(cohort: Cohort) -> Array:
+    """Membership of the groups in the targets: each group, each margin, all.
+
+    Parameters
+    ----------
+    cohort : Cohort
+
+    Returns
+    -------
+    (T, K) array of 0 and 1
+    """
+    groups = cohort.groups
+    return np.vstack([np.eye(groups.n_groups), groups.margin_matrix, np.ones((1, groups.n_groups))])
+
+
+def observed_covariance(cohort: Cohort, metrics: list[str]) -> RateCovariance:
+    """Observed rates with their covariance, clustered if the cohort is.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    metrics : list of str
+        Names in `RATE_CELLS`.
+
+    Returns
+    -------
+    RateCovariance
+    """
+    K = cohort.groups.n_groups
+    nobody = np.zeros(cohort.n_used, dtype=np.int8)
+    certain = TreatmentModel(np.zeros(cohort.n_used))
+    arrays = (cohort.y, cohort.s, nobody, cohort.groups.codes, certain, K)
+    moments = cell_moments(*arrays)
+    scores = None if cohort.cluster is None else cluster_scores(*arrays, cohort.cluster)
+    cells = [RATE_CELLS[m] for m in metrics]
+    return rate_covariance(moments, targets(cohort), cells, scores)
+
+
+def observed_estimates(cohort: Cohort, metrics: list[str]) -> list[RateEstimates]:
+    """Estimates of observed rates for groups, margins and all rows.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    metrics : list of str
+        Names in `RATES`.
+
+    Returns
+    -------
+    list of RateEstimates
+    """
+    needed = [m for m in RATE_CELLS if m in metrics or "balanced_accuracy" in metrics]
+    joint = observed_covariance(cohort, needed)
+    T = len(joint.estimate) // len(needed)
+    K, student = cohort.groups.n_groups, cohort.cluster is not None
+    part = {m: slice(k * T, (k + 1) * T) for k, m in enumerate(needed)}
+
+    def build(metric: str) -> RateEstimates:
+        if metric == "balanced_accuracy":
+            a, b = part["tpr"], part["tnr"]
+            theta = (joint.estimate[a] + joint.estimate[b]) / 2
+            crossed = joint.covariance[a, b]
+            sigma = (joint.covariance[a, a] + joint.covariance[b, b] + crossed + crossed.T) / 4
+            kish = np.minimum(joint.kish[a], joint.kish[b])
+            return RateEstimates(metric, K, theta, sigma, kish, student)
+        at = part[metric]
+        theta, sigma, kish = joint.estimate[at], joint.covariance[at, at], joint.kish[at]
+        if metric == "f1":  # the estimate is the Jaccard index J; F1 = 2 J / (1 + J)
+            slope = 2 / (1 + theta) ** 2
+            theta, sigma = 2 * theta / (1 + theta), sigma * slope[:, None] * slope[None, :]
+        return RateEstimates(metric, K, theta, sigma, kish, student)
+
+    return [build(m) for m in metrics]
+
+
+def observed_rows(cohort: Cohort, estimates: list[RateEstimates]) -> list[MetricRows]:
+    """Denominators and notes of observed rates.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    estimates : list of RateEstimates
+
+    Returns
+    -------
+    list of MetricRows
+    """
+    counts = confusion_counts(cohort.y, cohort.s, cohort.groups.codes, cohort.groups.n_groups)
+    cells = np.einsum("tk,kys->tys", targets(cohort), counts)
+    n = cells.sum(axis=(1, 2))
+    rows = []
+    for e in estimates:
+        label, reason = LABELS[e.metric]
+        if e.metric == "balanced_accuracy":
+            denominator = n
+        else:
+            denominator = np.einsum("tys,ys->t", cells, RATE_CELLS[e.metric].indicators()[1])
+        notes = tuple(
+            rate_note(theta, size, total, "no rows" if total == 0 else reason)
+            for theta, size, total in zip(e.estimate, e.size, n, strict=True)
+        )
+        rows.append(MetricRows(label, denominator, notes))
+    return rows
+
+
+def rate_note(theta: float, size: float, total: float, reason: str) -> str:
+    """What has to be said about one rate.
+
+    Parameters
+    ----------
+    theta : float
+        NaN if undefined.
+    size : float
+        Effective size of the denominator.
+    total : float
+        Rows of the group.
+    reason : str
+        Why the rate is undefined, if it is.
+
+    Returns
+    -------
+    str
+    """
+    if np.isnan(theta):
+        return reason
+    notes = []
+    if size < CARE_BELOW:
+        notes.append(f"effective size {size:.1f}: read with care")
+    if theta in (0.0, 1.0):
+        notes.append(f"exactly {theta:.0f}: Agresti-Coull standard error")
+    return "; ".join(notes)
+
+
+def observed(
+    cohort: Cohort,
+    *,
+    level: float = 0.95,
+    interval: str = "wilson",
+    aggregate_interval: str = "tie-aware",
+) -> ObservedResult:
+    """Observed rates by intersectional group and by attribute.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    level : float, default 0.95
+    interval : {"wilson", "clopper-pearson", "agresti-coull"}, default "wilson"
+    aggregate_interval : {"tie-aware", "projection"}, default "tie-aware"
+
+    Returns
+    -------
+    ObservedResult
+    """
+    check_option("interval", interval, METHODS)
+    check_option("aggregate_interval", aggregate_interval, AGGREGATE_INTERVALS)
+    estimates = observed_estimates(cohort, list(RATES))
+    rows = observed_rows(cohort, estimates)
+    return ObservedResult(
+        cohort=cohort,
+        estimates=tuple(estimates),
+        rows=tuple(rows),
+        counts=base_counts(cohort),
+        level=check_level(level),
+        interval=interval,
+        aggregate_interval=aggregate_interval,
+        warnings=(*cohort.notes, *care_notes(cohort, estimates[2:4], rows[2:4])),
+    )
+
+
+def base_counts(cohort: Cohort) -> dict[str, Array]:
+    """Rows and events of every target.
+
+    Parameters
+    ----------
+    cohort : Cohort
+
+    Returns
+    -------
+    dict of str to (T,) array
+    """
+    counts = confusion_counts(cohort.y, cohort.s, cohort.groups.codes, cohort.groups.n_groups)
+    cells = np.einsum("tk,kys->tys", targets(cohort), counts)
+    return {"n": cells.sum(axis=(1, 2)), "events": cells[:, 1].sum(axis=1)}
+
+
+def care_notes(
+    cohort: Cohort, estimates: list[RateEstimates], rows: list[MetricRows], limit: int = 6
+) -> list[str]:
+    """Sentences about groups that have no rate, or too little to stand on.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    estimates : list of RateEstimates
+    rows : list of MetricRows
+    limit : int, default 6
+        Groups named at most, per metric.
+
+    Returns
+    -------
+    list of str
+    """
+    K = cohort.groups.n_groups
+    sentences = []
+    for e, r in zip(estimates, rows, strict=True):
+        undefined = [k for k in range(K) if np.isnan(e.estimate[k])]
+        small = [k for k in range(K) if not np.isnan(e.estimate[k]) and e.size[k] < CARE_BELOW]
+        for kind, members in (("undefined", undefined), ("small", small)):
+            if not members:
+                continue
+            named = [
+                f"{cohort.groups.names[k]} ({r.notes[k]})"
+                if kind == "undefined"
+                else f"{cohort.groups.names[k]} ({e.size[k]:.1f})"
+                for k in members[:limit]
+            ]
+            more = f" and {len(members) - limit} more" if len(members) > limit else ""
+            if kind == "undefined":
+                sentences.append(f"{r.label} is undefined in {', '.join(named)}{more}.")
+            else:
+                sentences.append(
+                    f"too little to stand on for {r.label}, effective size below "
+                    f"{CARE_BELOW:.0f}: {', '.join(named)}{more}. Read with care."
+                )
+    return sentences
+
+
+def check_option(name: str, value: Any, allowed: Any) -> None:
+    """Check an option against what is allowed.
+
+    Parameters
+    ----------
+    name : str
+    value : object
+    allowed : iterable of str
+
+    Raises
+    ------
+    ValueError
+        If it is not among them.
+    """
+    if value not in list(allowed):
+        raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}, not {value!r}.")

@@ -1,0 +1,205 @@
+"""The rates of one metric, for groups and margins, with all that inference on them needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from cfair.inference.aggregate import AggregateIntervals, aggregate_intervals
+from cfair.inference.equality import (
+    N_DRAWS,
+    EqualityTest,
+    boundary_covariance,
+    equality_test,
+    gaussian_draws,
+    largest_standardized,
+    pair_deviations,
+)
+from cfair.inference.intervals import (
+    boundary_se,
+    effective_size,
+    logit_interval,
+    mover_difference,
+    mover_p_value,
+    mover_ratio,
+    plain_interval,
+    wilson_interval,
+)
+
+Array = NDArray[np.float64]
+
+#: What two rates are compared by.
+CONTRASTS: tuple[str, ...] = ("difference", "ratio")
+
+
+@dataclass(frozen=True, eq=False)
+class RateEstimates:
+    """Estimates of one rate in K groups, then in the margins.
+
+    Attributes
+    ----------
+    metric : str
+    n_groups : int
+        K; the first K targets are the groups, the others margins.
+    estimate : (T,) array
+        NaN where undefined.
+    covariance : (T, T) array
+    kish : (T,) array
+        Kish's effective size of each denominator.
+    student : bool
+        Student's quantile in Wilson's interval, on the effective size less one; else normal.
+    """
+
+    metric: str
+    n_groups: int
+    estimate: Array
+    covariance: Array
+    kish: Array
+    student: bool = True
+
+    @property
+    def se(self) -> Array:
+        """Standard errors, Agresti and Coull's for a rate of exactly 0 or 1."""
+        return boundary_se(self.estimate, self._plain_se, self.kish)
+
+    @property
+    def _plain_se(self) -> Array:
+        result: Array = np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
+        return result
+
+    @property
+    def size(self) -> Array:
+        """Effective sizes that the standard errors imply."""
+        return effective_size(self.estimate, self._plain_se, self.kish)
+
+    def interval(self, kind: str = "wilson", level: Any = 0.95) -> tuple[Array, Array]:
+        """Limits of every rate.
+
+        Parameters
+        ----------
+        kind : {"wilson", "logit", "plain"}, default "wilson"
+        level : float, default 0.95
+
+        Returns
+        -------
+        low, high : (T,) arrays
+        """
+        if kind == "wilson":
+            return wilson_interval(self.estimate, self.size, level, student=self.student)
+        if kind == "logit":
+            return logit_interval(self.estimate, self.se, level)
+        return plain_interval(self.estimate, self.se, level)
+
+    def contrast(
+        self, first: NDArray[np.intp], second: NDArray[np.intp], kind: str, level: float
+    ) -> Contrast:
+        """Compare pairs of targets.
+
+        Parameters
+        ----------
+        first, second : (m,) arrays of int
+            Positions of the targets.
+        kind : {"difference", "ratio"}
+        level : float
+
+        Returns
+        -------
+        Contrast
+        """
+        a, b = self.estimate[first], self.estimate[second]
+        rho = self._correlation(first, second)
+        low, high = self.interval("wilson", level)
+        limits = (a, low[first], high[first], b, low[second], high[second], rho)
+        p = mover_p_value(a, self.size[first], b, self.size[second], rho, student=self.student)
+        se_a, se_b = self.se[first], self.se[second]
+        if kind == "difference":
+            c_low, c_high = mover_difference(*limits)
+            variance = se_a**2 + se_b**2 - 2 * rho * se_a * se_b
+            return Contrast(a - b, np.sqrt(np.maximum(variance, 0)), c_low, c_high, p)
+        c_low, c_high = mover_ratio(*limits)
+        positive = b > 0
+        ratio = np.where(positive, a, np.nan) / np.where(positive, b, 1.0)
+        safe_a, safe_b = np.where(a > 0, a, np.nan), np.where(positive, b, np.nan)
+        relative = (se_a / safe_a) ** 2 + (se_b / safe_b) ** 2
+        relative = relative - 2 * rho * se_a * se_b / (safe_a * safe_b)
+        return Contrast(ratio, ratio * np.sqrt(np.maximum(relative, 0)), c_low, c_high, p)
+
+    def _correlation(self, first: NDArray[np.intp], second: NDArray[np.intp]) -> Array:
+        se = self._plain_se
+        product = se[first] * se[second]
+        some = product > 0
+        covariance = np.where(some, self.covariance[first, second], 0.0)
+        result: Array = np.clip(covariance / np.where(some, product, 1.0), -1, 1)
+        return result
+
+    def simultaneous(
+        self, first: NDArray[np.intp], second: NDArray[np.intp], level: float
+    ) -> tuple[float, Array]:
+        """Pointwise level for simultaneous intervals of a family of differences, and p-values.
+
+        Parameters
+        ----------
+        first, second : (m,) arrays of int
+        level : float
+            Simultaneous level.
+
+        Returns
+        -------
+        pointwise : float
+            Level at which each interval is to be computed.
+        p_value : (m,) array
+            Adjusted for the family by its joint normal distribution.
+        """
+        used = np.unique(np.concatenate([first, second]))
+        used = used[~np.isnan(self.estimate[used])]
+        place = {int(t): k for k, t in enumerate(used)}
+        sigma = boundary_covariance(
+            self.estimate[used], self.covariance[np.ix_(used, used)], self.kish[used]
+        )
+        deviations = np.zeros_like(sigma)
+        every = pair_deviations(sigma)
+        for i, j in zip(first, second, strict=True):
+            if int(i) in place and int(j) in place:
+                k, m = sorted((place[int(i)], place[int(j)]))
+                deviations[k, m] = every[k, m]
+        null = largest_standardized(gaussian_draws(sigma, N_DRAWS), deviations)
+        critical = float(np.quantile(null, level))
+        # against the p-value of the unadjusted interval, so that band and p-value agree
+        p = self.contrast(first, second, "difference", level).p_value
+        z = -ndtri(np.clip(p, 1e-300, 1) / 2)
+        exceed = np.array([np.count_nonzero(null >= value) for value in z])
+        adjusted = np.where(np.isnan(p), np.nan, (1 + exceed) / (1 + len(null)))
+        return float(2 * ndtr(critical) - 1), adjusted
+
+    @property
+    def _groups_only(self) -> tuple[Array, Array, Array]:
+        K = self.n_groups
+        return self.estimate[:K], self.covariance[:K, :K], self.kish[:K]
+
+    def equality(self, names: tuple[str, ...] = ()) -> EqualityTest:
+        """Test that the rates of all groups are equal."""
+        return equality_test(*self._groups_only, metric=self.metric, names=names)
+
+    def aggregates(self, level: float, interval: str = "tie-aware") -> AggregateIntervals:
+        """Average, maximum and variance of the absolute differences, with intervals."""
+        return aggregate_intervals(*self._groups_only, level, interval=interval)
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Differences or ratios of pairs of rates.
+
+    Attributes
+    ----------
+    estimate, se, low, high, p_value : (m,) arrays
+    """
+
+    estimate: Array
+    se: Array
+    low: Array
+    high: Array
+    p_value: Array

@@ -1,0 +1,141 @@
+"""Overlap: whether there are untreated patients to stand for every patient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from cfair.cohort import Cohort
+from cfair.estimators.confusion import ratio
+from cfair.estimators.ipw import ipw_weights
+from cfair.nuisance.propensity import Propensity
+
+Array = NDArray[np.float64]
+
+_QUANTILES = {"min": 0.0, "q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95,
+              "max": 1.0}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Overlap:
+    """Diagnostics of the weights.
+
+    Attributes
+    ----------
+    propensities : pandas.DataFrame
+        A row per group (and one for all) and treatment arm: rows, quantiles of the propensity
+        before truncation, rows truncated at each end.
+    effective : pandas.DataFrame
+        A row per group: rows, untreated rows, Kish's effective size of the weighted untreated, its
+        share of the untreated, and the largest weight.
+    balance : pandas.DataFrame
+        A row per design column: its mean in all rows and among the untreated, plain and weighted,
+        and the standardized differences from all rows before and after weighting. Weighted, the
+        untreated are to look like everybody. Empty if no model was fitted.
+    truncated_low, truncated_high : int
+        Rows cut at the lower and at the upper limit.
+    """
+
+    propensities: pd.DataFrame
+    effective: pd.DataFrame
+    balance: pd.DataFrame
+    truncated_low: int
+    truncated_high: int
+
+
+def overlap(cohort: Cohort, propensity: Propensity) -> Overlap:
+    """Diagnose overlap.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    propensity : Propensity
+
+    Returns
+    -------
+    Overlap
+    """
+    low, high = propensity.truncation
+    return Overlap(
+        propensities=_propensities(cohort, propensity),
+        effective=_effective(cohort, propensity),
+        balance=_balance(cohort, propensity),
+        truncated_low=int(np.count_nonzero(propensity.fitted < low)),
+        truncated_high=int(np.count_nonzero(propensity.fitted > high)),
+    )
+
+
+def _propensities(cohort: Cohort, propensity: Propensity) -> pd.DataFrame:
+    assert cohort.d is not None
+    low, high = propensity.truncation
+    order = np.lexsort((propensity.fitted, cohort.d, cohort.groups.codes))
+    cell = (cohort.groups.codes * 2 + cohort.d)[order]
+    limits = np.searchsorted(cell, np.arange(2 * cohort.groups.n_groups + 1))
+    value = propensity.fitted[order]
+    parts = [
+        (name, arm, value[limits[2 * g + arm] : limits[2 * g + arm + 1]])
+        for g, name in enumerate(cohort.groups.names)
+        for arm in (0, 1)
+    ]
+    parts += [("all", arm, propensity.fitted[cohort.d == arm]) for arm in (0, 1)]
+    rows = []
+    for name, arm, x in parts:
+        row: dict[str, object] = {"group": name, "treated": arm, "n": len(x)}
+        quantiles = np.quantile(x, list(_QUANTILES.values())) if len(x) else [np.nan] * 7
+        row.update(zip(_QUANTILES, quantiles, strict=True))
+        row["truncated_low"] = int(np.count_nonzero(x < low))
+        row["truncated_high"] = int(np.count_nonzero(x > high))
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _effective(cohort: Cohort, propensity: Propensity) -> pd.DataFrame:
+    assert cohort.d is not None
+    groups = cohort.groups
+    w = ipw_weights(cohort.d, propensity.pi)
+    total = np.bincount(groups.codes, weights=w, minlength=groups.n_groups)
+    square = np.bincount(groups.codes, weights=w * w, minlength=groups.n_groups)
+    untreated = np.bincount(groups.codes[cohort.d == 0], minlength=groups.n_groups)
+    largest = np.zeros(groups.n_groups)
+    np.maximum.at(largest, groups.codes, w)
+    effective = np.nan_to_num(ratio(np.asarray(total**2, float), np.asarray(square, float)))
+    return pd.DataFrame(
+        {
+            "group": groups.names,
+            "n": groups.sizes,
+            "untreated": untreated,
+            "n_effective": effective,
+            "share": ratio(effective, untreated.astype(float)),
+            "largest_weight": np.where(untreated > 0, largest, np.nan),
+        }
+    )
+
+
+def _balance(cohort: Cohort, propensity: Propensity) -> pd.DataFrame:
+    columns = ["term", "mean_all", "mean_untreated", "mean_weighted", "smd_before", "smd_after"]
+    if propensity.matrix is None or propensity.design is None or propensity.fit is None:
+        return pd.DataFrame(columns=columns)
+    assert cohort.d is not None
+    X = propensity.matrix
+    names = [n for n, k in zip(propensity.design.names, propensity.fit.kept, strict=True) if k]
+    w = ipw_weights(cohort.d, propensity.pi)
+    mean = X.mean(axis=0)
+    sd = X.std(axis=0)
+    untreated = (cohort.d == 0).astype(float)
+    plain = untreated @ X / untreated.sum()
+    weighted = w @ X / w.sum()
+    varies = sd > 1e-12 * np.maximum(np.abs(mean), 1e-300)
+    frame = pd.DataFrame(
+        {
+            "term": names,
+            "mean_all": mean,
+            "mean_untreated": plain,
+            "mean_weighted": weighted,
+            "smd_before": (plain - mean) / np.where(varies, sd, 1.0),
+            "smd_after": (weighted - mean) / np.where(varies, sd, 1.0),
+        }
+    )
+    return frame[varies].reset_index(drop=True)

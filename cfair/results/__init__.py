@@ -1,0 +1,1 @@
+"""Frozen records of an analysis: what they hold, how they print."""

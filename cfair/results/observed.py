@@ -1,0 +1,145 @@
+"""Observed rates: what the data show, with no causal model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfair.results import text
+from cfair.results.rates import RatesResult
+from cfair.results.report import (
+    aggregate_lines,
+    attribute_rows,
+    cohort_facts,
+    equality_line,
+    largest_gap_lines,
+    notes_lines,
+    shown_groups,
+)
+
+Array = NDArray[np.float64]
+
+#: Intervals of observed rates, and what statsmodels calls them.
+METHODS: dict[str, str] = {
+    "wilson": "wilson",
+    "clopper-pearson": "beta",
+    "agresti-coull": "agresti_coull",
+}
+
+#: Metrics in the printed table; the frames have all.
+PRINTED: tuple[str, ...] = ("selection_rate", "tpr", "fpr", "ppv")
+
+
+@dataclass(frozen=True, eq=False)
+class ObservedResult(RatesResult):
+    """Observed rates by intersectional group and by attribute.
+
+    Printing shows the most used metrics; ``rates``, ``marginals``, ``disparities``,
+    ``contrasts()`` and ``test_equal()`` have all thirteen.
+
+    See Also
+    --------
+    RatesResult : the attributes, and what can be asked of every result.
+    """
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """Metrics that comparisons are about unless told otherwise; none complements another."""
+        return PRINTED
+
+    def limits(self, metric: str) -> tuple[Array, Array]:
+        """Limits of the rates of one metric: groups, margins, all.
+
+        Parameters
+        ----------
+        metric : str
+
+        Returns
+        -------
+        low, high : (T,) arrays
+        """
+        from statsmodels.stats.proportion import proportion_confint
+
+        e = self.estimates_of(metric)
+        size = np.where(np.isnan(e.estimate), 1.0, e.size)
+        successes = np.nan_to_num(e.estimate) * size
+        low, high = proportion_confint(
+            successes, size, alpha=1 - self.level, method=METHODS[self.interval]
+        )
+        undefined = np.isnan(e.estimate)
+        return np.where(undefined, np.nan, low), np.where(undefined, np.nan, high)
+
+    def summary(self) -> str:
+        """The result as text, as `print` shows it."""
+        facts = [
+            *cohort_facts(self.cohort),
+            ("intervals", self._intervals()),
+        ]
+        return text.page(
+            "Observed rates by group",
+            [
+                text.facts(facts),
+                self._table(),
+                self._margins(),
+                self._differences(),
+                notes_lines(self.warnings),
+            ],
+        )
+
+    def _intervals(self) -> str:
+        clusters = (
+            "" if self.cohort.cluster is None else f", clustered by {self.cohort.cluster_name}"
+        )
+        return f"{100 * self.level:g}%, {self.interval.title()}{clusters}"
+
+    def _header(self) -> list[str]:
+        chosen = [m for m in PRINTED if m in self.metrics]
+        labels = {e.metric: r.label for e, r in zip(self.estimates, self.rows, strict=True)}
+        return ["n", "events", *(labels[m] for m in chosen)]
+
+    def _cells(self, target: int) -> list[str]:
+        cells = [text.count(self.counts["n"][target]), text.count(self.counts["events"][target])]
+        for metric in PRINTED:
+            if metric not in self.metrics:
+                continue
+            e = self.estimates_of(metric)
+            low, high = self.limits(metric)
+            value = text.estimate(e.estimate[target], low[target], high[target], 2)
+            cells.append(value)
+        return cells
+
+    def _table(self) -> list[str]:
+        groups = self.cohort.groups
+        chosen, hidden = shown_groups(self.estimates, groups.n_groups)
+        rows = [[*attribute_rows(groups, k), *self._cells(k)] for k in chosen]
+        if len(groups.attributes) == 1:
+            rows.append(["all", *self._cells(-1)])
+        lines = text.table([*groups.attributes, *self._header()], rows, left=len(groups.attributes))
+        return lines + hidden
+
+    def _margins(self) -> list[str]:
+        groups = self.cohort.groups
+        K = groups.n_groups
+        if len(groups.attributes) == 1:
+            return []
+        rows = [["all", *self._cells(-1)]]
+        names = [
+            f"{attribute}: {level}"
+            for attribute, levels in zip(groups.attributes, groups.level_names, strict=True)
+            for level in levels
+        ]
+        if len(names) <= 24:
+            rows += [[text.one_line(n), *self._cells(K + k)] for k, n in enumerate(names)]
+        return text.table(["single attributes", *self._header()], rows)
+
+    def _differences(self) -> list[str]:
+        if np.count_nonzero(self.cohort.groups.sizes) < 2:
+            return ["one group only: nothing to compare"]
+        chosen = [k for k, m in enumerate(self.metrics) if m in PRINTED]
+        return [
+            *equality_line(self, chosen),
+            *aggregate_lines(self, chosen),
+            *largest_gap_lines(self, chosen),
+        ]

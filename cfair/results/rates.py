@@ -1,0 +1,586 @@
+"""What every result of rates by group can do: tidy frames, contrasts, tests, summaries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from cfair.cohort import Cohort, require_comparison
+from cfair.errors import DataError
+from cfair.estimators.disparity import STATISTICS, largest_gap
+from cfair.inference.aggregate import AGGREGATE_INTERVALS, AggregateIntervals
+from cfair.inference.equality import EqualityTest
+from cfair.inference.estimates import CONTRASTS, RateEstimates
+from cfair.inference.intervals import RATE_INTERVALS
+
+Array = NDArray[np.float64]
+
+#: Adjustments of p-values for several tests: statsmodels' names, and how they are printed.
+ADJUSTMENTS: dict[str, str] = {
+    "holm": "Holm",
+    "bonferroni": "Bonferroni",
+    "sidak": "Sidak",
+    "holm-sidak": "Holm-Sidak",
+    "simes-hochberg": "Simes-Hochberg",
+    "hommel": "Hommel",
+    "fdr_bh": "Benjamini-Hochberg",
+    "fdr_by": "Benjamini-Yekutieli",
+}
+
+#: Columns of a frame that an attribute's column must not take the name of.
+_RESERVED = frozenset(
+    (
+        *("metric", "group", "attribute", "level", "reference", "n", "untreated", "events"),
+        *("denominator", "n_effective", "estimate", "se", "ci_low", "ci_high", "note"),
+        *("boot_low", "boot_high", "boot_se", "boot_valid"),
+    )
+)
+
+
+@dataclass(frozen=True, eq=False)
+class MetricRows:
+    """Who stands behind the rates of one metric, for groups, then margins, then all.
+
+    Attributes
+    ----------
+    label : str
+        Name in print, such as ``cFPR``.
+    denominator : (T,) array
+        Rows in the denominator.
+    notes : tuple of str
+        Why a rate is undefined, or what to mind; empty where there is nothing to say.
+    """
+
+    label: str
+    denominator: Array
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class RatesResult:
+    """Rates by group with their uncertainty: a frozen record of one analysis.
+
+    Attributes
+    ----------
+    cohort : Cohort
+        The rows that were used, and what was left out.
+    estimates : tuple of RateEstimates
+        One per metric, for the groups, the margins, and all rows together.
+    rows : tuple of MetricRows
+        In the order of `estimates`.
+    counts : dict of str to (T,) array
+        Columns of counts that are the same for every metric, such as ``n`` and ``events``.
+    level : float
+        Confidence level.
+    interval : str
+        Kind of interval of the rates.
+    aggregate_interval : str
+        Kind of interval of the summaries.
+    seed : int
+        Seed of the replicates, if there are any.
+    warnings : tuple of str
+        What to be careful about.
+    """
+
+    cohort: Cohort
+    estimates: tuple[RateEstimates, ...]
+    rows: tuple[MetricRows, ...]
+    counts: dict[str, Array]
+    level: float = 0.95
+    interval: str = "wilson"
+    aggregate_interval: str = "tie-aware"
+    seed: int = 0
+    warnings: tuple[str, ...] = field(default=())
+
+    # -- frames ---------------------------------------------------------------------------------
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the metrics."""
+        return tuple(e.metric for e in self.estimates)
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """Metrics that comparisons are about unless told otherwise."""
+        return self.metrics
+
+    @cached_property
+    def rates(self) -> pd.DataFrame:
+        """A row per metric and group, undefined and empty groups included."""
+        groups = self.cohort.groups
+        labels = groups.label_frame()
+        labels.columns = [_safe(name) for name in groups.attributes]
+        parts = []
+        for k in range(len(self.estimates)):
+            part = self._frame(k, slice(0, groups.n_groups))
+            head = pd.DataFrame({"metric": self.estimates[k].metric, "group": list(groups.names)})
+            parts.append(pd.concat([head, labels, part], axis=1))
+        return pd.concat(parts, ignore_index=True)
+
+    @cached_property
+    def marginals(self) -> pd.DataFrame:
+        """A row per metric, attribute and level: each attribute on its own."""
+        groups = self.cohort.groups
+        K, M = groups.n_groups, len(groups.margins)
+        parts = []
+        for k in range(len(self.estimates)):
+            head = pd.DataFrame(
+                {
+                    "metric": self.estimates[k].metric,
+                    "attribute": [a for a, _ in groups.margins],
+                    "level": pd.Series([v for _, v in groups.margins], dtype=object),
+                }
+            )
+            parts.append(pd.concat([head, self._frame(k, slice(K, K + M))], axis=1))
+        return pd.concat(parts, ignore_index=True)
+
+    @cached_property
+    def overall(self) -> pd.DataFrame:
+        """A row per metric: all rows together."""
+        parts = []
+        for k in range(len(self.estimates)):
+            head = pd.DataFrame({"metric": [self.estimates[k].metric]})
+            parts.append(pd.concat([head, self._frame(k, slice(-1, None))], axis=1))
+        return pd.concat(parts, ignore_index=True)
+
+    def limits(self, metric: str) -> tuple[Array, Array]:
+        """Limits of the rates of one metric: groups, margins, all.
+
+        Parameters
+        ----------
+        metric : str
+
+        Returns
+        -------
+        low, high : (T,) arrays
+        """
+        return self.estimates_of(metric).interval(self.interval, self.level)
+
+    def _frame(self, k: int, targets: slice) -> pd.DataFrame:
+        e, rows = self.estimates[k], self.rows[k]
+        low, high = self.limits(e.metric)
+        columns: dict[str, Any] = {
+            name: values[targets].astype(int) for name, values in self.counts.items()
+        }
+        columns["denominator"] = rows.denominator[targets].astype(int)
+        columns["n_effective"] = np.where(np.isnan(e.estimate), np.nan, e.size)[targets]
+        columns["estimate"] = e.estimate[targets]
+        columns["se"] = e.se[targets]
+        columns["ci_low"], columns["ci_high"] = low[targets], high[targets]
+        columns["note"] = list(rows.notes[targets])
+        columns.update(self._more_columns(e.metric, targets))
+        return pd.DataFrame(columns)
+
+    def _more_columns(self, metric: str, targets: slice) -> dict[str, Array]:
+        return {}
+
+    def to_frame(self) -> pd.DataFrame:
+        """The rates by group as a tidy frame; a copy, free to change."""
+        return self.rates.copy()
+
+    @cached_property
+    def covariance(self) -> pd.DataFrame:
+        """Covariance of the group rates, metric by metric; 0 between metrics treated apart."""
+        K = self.cohort.groups.n_groups
+        labels = pd.MultiIndex.from_tuples(
+            [(e.metric, name) for e in self.estimates for name in self.cohort.groups.names],
+            names=["metric", "group"],
+        )
+        size = K * len(self.estimates)
+        whole = np.zeros((size, size))
+        for k, e in enumerate(self.estimates):
+            whole[k * K : (k + 1) * K, k * K : (k + 1) * K] = e.covariance[:K, :K]
+        return pd.DataFrame(whole, index=labels, columns=labels)
+
+    # -- comparisons ----------------------------------------------------------------------------
+
+    def estimates_of(self, metric: str) -> RateEstimates:
+        """Estimates of one metric, by name."""
+        for e in self.estimates:
+            if e.metric == metric:
+                return e
+        raise ValueError(f"metric must be one of {', '.join(self.metrics)}, not {metric!r}.")
+
+    def contrasts(
+        self,
+        reference: Any = None,
+        *,
+        kind: str = "difference",
+        adjust: str | None = "holm",
+        metrics: str | Sequence[str] | None = None,
+        attribute: str | None = None,
+        level: float | None = None,
+    ) -> pd.DataFrame:
+        """Compare groups in pairs, or each with a reference group.
+
+        Parameters
+        ----------
+        reference : label, optional
+            Group that all others are compared with: a tuple of levels, or its printed name. All
+            pairs by default.
+        kind : {"difference", "ratio"}, default "difference"
+        adjust : str or None, default "holm"
+            How p-values are adjusted over all rows of the frame: a method of statsmodels'
+            ``multipletests`` (a key of `ADJUSTMENTS`), or ``"max-t"`` for simultaneous intervals
+            and p-values from the joint normal distribution of the differences of each metric.
+        metrics : str or sequence of str, optional
+            Those of `compared` by default.
+        attribute : str, optional
+            Compare the levels of this attribute instead of the intersectional groups; `reference`
+            is then one of its levels.
+        level : float, optional
+            Confidence level; that of the result by default.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row per metric and pair: ``metric, group, reference, estimate, se, ci_low, ci_high,
+            p_value, p_adjusted, family, note``. Intervals are MOVER's (Newcombe's for independent
+            proportions), and ``p_value`` is the level at which the interval touches equality.
+
+        Raises
+        ------
+        DataError
+            If there is only one group, or no such reference.
+        ValueError
+            For an unknown option.
+        """
+        if kind not in CONTRASTS:
+            raise ValueError(f"kind must be one of {', '.join(CONTRASTS)}, not {kind!r}.")
+        wanted = [metrics] if isinstance(metrics, str) else list(metrics or self.compared)
+        chosen = [self.estimates_of(m) for m in wanted]
+        level = self.level if level is None else check_level(level)
+        names, positions, ref = self._compared(attribute, reference)
+        first, second = _pairs(len(names), ref)
+        parts = []
+        for e in chosen:
+            i, j = positions[first], positions[second]
+            pointwise, p_adjusted = level, None
+            if adjust == "max-t":
+                pointwise, p_adjusted = e.simultaneous(i, j, level)
+            c = e.contrast(i, j, kind, pointwise)
+            parts.append(
+                pd.DataFrame(
+                    {
+                        "metric": e.metric,
+                        "group": [names[k] for k in first],
+                        "reference": [names[k] for k in second],
+                        "estimate": c.estimate,
+                        "se": c.se,
+                        "ci_low": c.low,
+                        "ci_high": c.high,
+                        "p_value": c.p_value,
+                        "p_adjusted": np.nan if p_adjusted is None else p_adjusted,
+                        "note": [
+                            _pair_note(e.estimate[a], e.estimate[b], kind)
+                            for a, b in zip(i, j, strict=True)
+                        ],
+                    }
+                )
+            )
+        frame = pd.concat(parts, ignore_index=True)
+        return _adjust(frame, adjust)
+
+    def _compared(
+        self, attribute: str | None, reference: Any
+    ) -> tuple[list[str], NDArray[np.intp], int | None]:
+        groups = self.cohort.groups
+        if attribute is None:
+            require_comparison(groups)
+            names, positions = list(groups.names), np.arange(groups.n_groups)
+            ref = None if reference is None else groups.index_of(reference)
+            return names, positions, ref
+        if attribute not in groups.attributes:
+            raise DataError(
+                f"{attribute!r} is not an attribute of this audit. "
+                f"Its attributes are {', '.join(groups.attributes)}."
+            )
+        at = [k for k, (a, _) in enumerate(groups.margins) if a == attribute]
+        names = list(groups.level_names[groups.attributes.index(attribute)])
+        levels = [groups.margins[k][1] for k in at]
+        ref = None
+        if reference is not None:
+            if reference not in levels and reference not in names:
+                raise DataError(
+                    f"{reference!r} is no level of {attribute!r}. Its levels are "
+                    f"{', '.join(names)}."
+                )
+            ref = levels.index(reference) if reference in levels else names.index(reference)
+        return names, groups.n_groups + np.array(at, dtype=np.intp), ref
+
+    @cached_property
+    def equality_tests(self) -> tuple[EqualityTest, ...]:
+        """Tests of equal rates, one per metric."""
+        names = self.cohort.groups.names
+        return tuple(e.equality(names) for e in self.estimates)
+
+    def test_equal(self) -> pd.DataFrame:
+        """Test, for each metric, that all groups have the same rate.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row per metric: ``metric``; ``wald``, ``df``, ``p_value`` of the Wald chi-square on
+            the logit scale; ``max_t`` and ``max_t_p_value`` of the largest standardized difference;
+            ``note`` with the groups that take no part.
+
+        Raises
+        ------
+        DataError
+            If there is only one group.
+        """
+        require_comparison(self.cohort.groups)
+        return pd.DataFrame(
+            [
+                {
+                    "metric": t.metric,
+                    "wald": t.wald,
+                    "df": t.df,
+                    "p_value": t.p_value,
+                    "max_t": t.max_t,
+                    "max_t_p_value": t.max_t_p_value,
+                    "note": f"no rate in {', '.join(t.groups_left_out)}"
+                    if t.groups_left_out
+                    else "",
+                }
+                for t in self.equality_tests
+            ]
+        )
+
+    @cached_property
+    def aggregates(self) -> tuple[AggregateIntervals, ...]:
+        """Summaries of the differences with their intervals, one per metric."""
+        return tuple(e.aggregates(self.level, self.aggregate_interval) for e in self.estimates)
+
+    @cached_property
+    def disparities(self) -> pd.DataFrame:
+        """A row per metric and statistic of the absolute differences between all pairs of groups.
+
+        ``expected_if_equal`` is what the statistic would be on average if all rates were equal:
+        noise alone makes it positive. The variance is a poor target; prefer average or maximum.
+        """
+        parts = []
+        for e, a in zip(self.estimates, self.aggregates, strict=True):
+            frame = pd.DataFrame(
+                {
+                    "metric": e.metric,
+                    "statistic": list(STATISTICS),
+                    "estimate": a.estimate,
+                    "ci_low": a.low,
+                    "ci_high": a.high,
+                    "expected_if_equal": a.expected_if_equal,
+                }
+            )
+            parts.append(frame)
+        return self._more_disparities(pd.concat(parts, ignore_index=True))
+
+    def _more_disparities(self, frame: pd.DataFrame) -> pd.DataFrame:
+        return frame
+
+    def largest_gaps(self) -> pd.DataFrame:
+        """The pair of groups with the widest difference, for each metric.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``metric, group`` (highest rate), ``reference`` (lowest), ``estimate, ci_low, ci_high``
+            and ``ratio`` (lowest over highest). The interval is that of the maximum over all pairs,
+            since the pair was chosen for its width.
+        """
+        names = self.cohort.groups.names
+        K = self.cohort.groups.n_groups
+        rows: list[dict[str, Any]] = []
+        for e, a in zip(self.estimates, self.aggregates, strict=True):
+            pair = largest_gap(e.estimate[:K])
+            if pair is None:
+                rows.append({"metric": e.metric, "note": "fewer than two groups have a rate"})
+                continue
+            high, low = e.estimate[pair[0]], e.estimate[pair[1]]
+            rows.append(
+                {
+                    "metric": e.metric,
+                    "group": names[pair[0]],
+                    "reference": names[pair[1]],
+                    "estimate": high - low,
+                    "ci_low": a.low[1],
+                    "ci_high": a.high[1],
+                    "ratio": low / high if high > 0 else np.nan,
+                    "note": "" if high > 0 else "all rates are 0: no ratio",
+                }
+            )
+        columns = ["metric", "group", "reference", "estimate", "ci_low", "ci_high", "ratio", "note"]
+        return pd.DataFrame(rows, columns=columns)
+
+    # -- plots ----------------------------------------------------------------------------------
+
+    def plot_rates(
+        self, metrics: str | Sequence[str] | None = None, *, ax: Any = None, marginals: bool = False
+    ) -> Any:
+        """Rates with their intervals, a row per group, undefined groups kept and marked.
+
+        Parameters
+        ----------
+        metrics : str or sequence of str, optional
+                Up to four metrics in one panel; the first two of `compared` by default.
+        ax : matplotlib Axes, optional
+            Drawn into; a new figure by default.
+        marginals : bool, default False
+            Single attributes instead of their intersection.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        from cfair.plotting import plot_rates
+
+        wanted = [metrics] if isinstance(metrics, str) else list(metrics or self.compared[:2])
+        for metric in wanted:
+            self.estimates_of(metric)
+        frame = self.marginals if marginals else self.rates
+        if marginals:
+            frame = frame.assign(
+                group=[f"{a}: {v}" for a, v in zip(frame["attribute"], frame["level"], strict=True)]
+            )
+        labels = {e.metric: r.label for e, r in zip(self.estimates, self.rows, strict=True)}
+        return plot_rates(frame, metrics=wanted, labels=labels, level=self.level, ax=ax)
+
+    def plot_disparities(
+        self, metrics: str | Sequence[str] | None = None, *, ax: Any = None
+    ) -> Any:
+        """Average and maximum difference with intervals, and what noise alone would give.
+
+        Parameters
+        ----------
+        metrics : str or sequence of str, optional
+            The first two of `compared` by default.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        from cfair.plotting import plot_disparities
+
+        wanted = [metrics] if isinstance(metrics, str) else list(metrics or self.compared[:2])
+        for metric in wanted:
+            self.estimates_of(metric)
+        labels = {e.metric: r.label for e, r in zip(self.estimates, self.rows, strict=True)}
+        return plot_disparities(
+            self.disparities, metrics=wanted, labels=labels, level=self.level, ax=ax
+        )
+
+    # -- text -----------------------------------------------------------------------------------
+
+    def summary(self) -> str:
+        """The result as text, as `print` shows it."""
+        raise TypeError("a RatesResult is printed by its subclasses")
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def __repr__(self) -> str:
+        return self.summary()
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        style = "font-family: monospace; white-space: pre; overflow-x: auto; line-height: 1.3"
+        return f'<div style="{style}">{escape(self.summary())}</div>'
+
+
+def _safe(name: str) -> str:
+    return f"{name} (attribute)" if name in _RESERVED else name
+
+
+def _pairs(n: int, reference: int | None) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    if reference is None:
+        first, second = np.triu_indices(n, 1)
+        return first, second
+    others = np.array([k for k in range(n) if k != reference], dtype=np.intp)
+    return others, np.full(len(others), reference, dtype=np.intp)
+
+
+def _pair_note(a: float, b: float, kind: str) -> str:
+    if np.isnan(a) or np.isnan(b):
+        return "a rate is undefined"
+    if kind == "ratio" and b == 0:
+        return "the reference rate is 0"
+    return ""
+
+
+def _adjust(frame: pd.DataFrame, adjust: str | None) -> pd.DataFrame:
+    """Adjust p-values over all defined p-values of one call, and say which."""
+    defined = frame["p_value"].notna().to_numpy()
+    n = int(defined.sum())
+    metrics = frame["metric"].nunique()
+    if adjust == "max-t":
+        family = f"max-t within each metric, {n} p-values, {metrics} metrics"
+    elif adjust is None:
+        frame["p_adjusted"] = frame["p_value"]
+        family = f"not adjusted, {n} p-values"
+    else:
+        if adjust not in ADJUSTMENTS:
+            allowed = ", ".join([*ADJUSTMENTS, "max-t"])
+            raise ValueError(f"adjust must be one of {allowed}, or None, not {adjust!r}.")
+        from statsmodels.stats.multitest import multipletests
+
+        adjusted = np.full(len(frame), np.nan)
+        if n:
+            adjusted[defined] = multipletests(frame["p_value"].to_numpy()[defined], method=adjust)[
+                1
+            ]
+        frame["p_adjusted"] = adjusted
+        family = f"{ADJUSTMENTS[adjust]} over {n} p-values ({metrics} metrics)"
+    frame.insert(len(frame.columns) - 1, "family", family)
+    return frame
+
+
+def check_level(level: Any) -> float:
+    """Check a confidence level.
+
+    Parameters
+    ----------
+    level : float
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        If it is not between 0 and 1.
+    """
+    number = isinstance(level, (int, float, np.floating)) and not isinstance(level, bool)
+    if not number or not 0 < level < 1:
+        raise ValueError(
+            f"level must be a confidence level between 0 and 1, such as 0.95, not {level!r}."
+        )
+    return float(level)
+
+
+def check_intervals(interval: Any, aggregate_interval: Any) -> None:
+    """Check the names of the intervals.
+
+    Parameters
+    ----------
+    interval, aggregate_interval : str
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown.
+    """
+    if interval not in RATE_INTERVALS:
+        raise ValueError(f"interval must be one of {', '.join(RATE_INTERVALS)}, not {interval!r}.")
+    if aggregate_interval not in AGGREGATE_INTERVALS:
+        raise ValueError(
+            f"aggregate_interval must be one of {', '.join(AGGREGATE_INTERVALS)}, "
+            f"not {aggregate_interval!r}."
+        )

@@ -1,0 +1,136 @@
+"""The parts that printed results share, in the order in which people in a hurry read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cfair.cohort import Cohort
+from cfair.groups import Groups
+from cfair.inference.estimates import RateEstimates
+from cfair.results import text
+
+if TYPE_CHECKING:
+    from cfair.results.rates import RatesResult
+
+#: Groups printed in full; beyond it the frame has them all and the print says so.
+MAX_GROUPS = 40
+
+
+def cohort_facts(cohort: Cohort) -> list[tuple[str, str]]:
+    """Who was analysed, what was left out, what the event and the call are."""
+    used = text.count(cohort.n_used)
+    rows = f"{text.count(cohort.n_read)} rows, {used} used ({cohort.dropped.sentence()})"
+    event = int(cohort.y.sum())
+    return [
+        ("cohort", rows),
+        ("call", f"S = 1 if {cohort.rule}: {text.share(int(cohort.s.sum()), cohort.n_used)}"),
+        (
+            "outcome",
+            f"{cohort.outcome_name}, event {cohort.outcome_event}: "
+            f"{text.share(event, cohort.n_used)}",
+        ),
+    ]
+
+
+def treatment_fact(cohort: Cohort) -> tuple[str, str]:
+    """How many were treated."""
+    assert cohort.d is not None
+    treated = text.share(int(cohort.d.sum()), cohort.n_used)
+    return ("treatment", f"{cohort.treatment_name}, {cohort.treatment_event}: {treated}")
+
+
+def attribute_rows(groups: Groups, k: int) -> list[str]:
+    """Level names of one group, an entry per attribute."""
+    position = np.unravel_index(k, groups.shape)
+    return [
+        text.one_line(names[int(p)]) for names, p in zip(groups.level_names, position, strict=True)
+    ]
+
+
+def shown_groups(
+    estimates: Sequence[RateEstimates], n_groups: int
+) -> tuple[Sequence[int], list[str]]:
+    """Which groups to print, and a line that counts the others.
+
+    With many groups those farthest from the overall rate come first, in standard errors.
+    """
+    if n_groups <= MAX_GROUPS:
+        return range(n_groups), []
+    distance = np.zeros(n_groups)
+    for e in estimates[:2]:
+        overall = e.estimate[-1]
+        z = np.abs(e.estimate[:n_groups] - overall) / np.where(e.se > 0, e.se, np.inf)[:n_groups]
+        distance = np.maximum(distance, np.nan_to_num(z))
+    chosen = np.argsort(-distance, kind="stable")[:MAX_GROUPS]
+    hidden = n_groups - MAX_GROUPS
+    line = (
+        f"... {hidden:,} of {n_groups:,} groups not shown; shown are those farthest from the "
+        f"overall rate, in standard errors. The frame .rates has all."
+    )
+    return [int(k) for k in chosen], [line]
+
+
+def equality_line(result: RatesResult, chosen: Sequence[int]) -> list[str]:
+    """Whether the rates are equal, metric by metric."""
+    lines = []
+    for k in chosen:
+        test, label = result.equality_tests[k], result.rows[k].label
+        if np.isnan(test.wald):
+            lines.append((label, "fewer than two groups have a rate"))
+            continue
+        left = f"; no rate in {len(test.groups_left_out)} groups" if test.groups_left_out else ""
+        lines.append(
+            (
+                label,
+                f"Wald chi2({test.df}) = {test.wald:.1f}, {text.p_value(test.p_value)}; largest of "
+                f"all pairs t = {test.max_t:.1f}, {text.p_value(test.max_t_p_value)}{left}",
+            )
+        )
+    width = max(len(label) for label, _ in lines)
+    head = "equal rates?"
+    return [
+        f"{head if i == 0 else '':<13}{label:<{width}}  {line}"
+        for i, (label, line) in enumerate(lines)
+    ]
+
+
+def aggregate_lines(result: RatesResult, chosen: Sequence[int]) -> list[str]:
+    """Average and maximum difference, with what noise alone would give."""
+    header = ["|difference|", "average", "if equal", "maximum", "if equal"]
+    rows = []
+    for k in chosen:
+        a = result.aggregates[k]
+        row = [f"  {result.rows[k].label}"]
+        for j in (0, 1):
+            row.append(text.estimate(a.estimate[j], a.low[j], a.high[j]))
+            row.append(text.number(a.expected_if_equal[j]))
+        rows.append(row)
+    return text.table(header, rows, gap=3)
+
+
+def largest_gap_lines(result: RatesResult, chosen: Sequence[int]) -> list[str]:
+    """The widest gap of each metric, by name."""
+    gaps = result.largest_gaps()
+    lines = []
+    for i, k in enumerate(chosen):
+        gap = gaps.iloc[k]
+        label = result.rows[k].label
+        if isinstance(gap["group"], str):
+            value = text.estimate(gap["estimate"], gap["ci_low"], gap["ci_high"])
+            pair = (
+                f"{text.one_line(gap['group'], 40)} against {text.one_line(gap['reference'], 40)}"
+            )
+            lines += text.facts([("largest gap" if i == 0 else "", f"{label}: {pair}, {value}")])
+    return lines
+
+
+def notes_lines(notes: Sequence[str]) -> list[str]:
+    """What to be careful about."""
+    return [
+        line
+        for i, note in enumerate(notes)
+        for line in text.facts([("notes" if i == 0 else " ", note)])
+    ]

@@ -1,0 +1,257 @@
+"""Single columns by what they are for: 0/1 columns, scores, attributes, columns of formulas."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import re
+
+import bad_inputs as bad
+import numpy as np
+import pandas as pd
+import pytest
+
+from cfair.columns import (
+    check_cutoff,
+    describe_kind,
+    formula_column,
+    read_attribute,
+    read_binary,
+    read_score,
+)
+from cfair.errors import DataError
+from cfair.frame import plain_column
+
+
+def series(values, dtype=None, name="x"):
+    return plain_column(pd.Series(values, dtype=dtype, name=name))
+
+
+ZERO_ONE = {
+    "int": ([0, 1, 1], None),
+    "int8": ([0, 1, 1], "int8"),
+    "uint8": ([0, 1, 1], "uint8"),
+    "float": ([0.0, 1.0, 1.0], None),
+    "float32": ([0.0, 1.0, 1.0], "float32"),
+    "bool": ([False, True, True], None),
+    "Int64": ([0, 1, 1], "Int64"),
+    "boolean": ([False, True, True], "boolean"),
+    "Float64": ([0, 1, 1], "Float64"),
+    "arrow_bool": ([False, True, True], "bool[pyarrow]"),
+    "arrow_int": ([0, 1, 1], "int64[pyarrow]"),
+    "object_int": ([0, 1, 1], object),
+    "object_bool": ([False, True, True], object),
+    "decimal": ([decimal.Decimal(v) for v in (0, 1, 1)], object),
+    "categorical_int": (pd.Categorical([0, 1, 1]), None),
+    "categorical_bool": (pd.Categorical([False, True, True]), None),
+    "categorical_unused": (pd.Categorical([0, 1, 1], categories=[2, 1, 0]), None),
+    "sparse": ([0, 1, 1], pd.SparseDtype("int64", 0)),
+}
+
+
+@pytest.mark.parametrize("kind", ZERO_ONE)
+def test_bl11_zero_one_in_every_form(kind):
+    got = read_binary(series(*ZERO_ONE[kind]), "outcome", option="outcome_event")
+    assert got.values.tolist() == [0, 1, 1]
+    assert got.values.dtype == np.int8
+    assert got.event == 1
+    assert isinstance(got.event, bool) == ("bool" in kind)
+    assert got.note is None
+
+
+@pytest.mark.parametrize("dtype", ["float64", "Int64", "boolean", object])
+def test_bl07_missing_is_kept_apart(dtype):
+    got = read_binary(series([0, None, 1], dtype), "outcome")
+    assert got.values.tolist() == [0, -1, 1]
+    assert got.missing.tolist() == [False, True, False]
+
+
+def test_bl12_text_needs_the_event():
+    y = bad.bl12_text_outcome()["y"]
+    n = y.value_counts()
+    expected = (
+        f"column 'y' must be 0/1 or True/False, but holds 'alive' ({n['alive']} rows), "
+        f"'died' ({n['died']} rows).\nSay which is the event: outcome_event=\"died\"."
+    )
+    with pytest.raises(DataError, match=re.escape(expected)):
+        read_binary(y, "outcome", option="outcome_event")
+    got = read_binary(y, "outcome", event="died")
+    assert np.array_equal(got.values, bad.cohort()["y"])
+    assert got.note == "outcome y: 'died' is 1, 'alive' 0"
+    flipped = read_binary(y, "outcome", event="alive")
+    assert np.array_equal(flipped.values, 1 - bad.cohort()["y"])
+
+
+@pytest.mark.parametrize("codes", [(1, 2), (-1, 1), (0, 100), (0, 2), (0.5, 1)])
+def test_bl13_other_codes_need_the_event(codes):
+    y = bad.bl13_other_codes(codes)["y"]
+    with pytest.raises(DataError, match=rf"0/1 or True/False.*\n.*treatment_event={codes[1]}"):
+        read_binary(y, "treatment", option="treatment_event")
+    got = read_binary(y, "treatment", event=codes[1], option="treatment_event")
+    assert np.array_equal(got.values, bad.cohort()["y"])
+
+
+@pytest.mark.parametrize("values", [["0", "1"], pd.Categorical(["0", "1"]), ["True", "False"]])
+def test_bl12_text_that_reads_as_numbers_is_still_text(values):
+    with pytest.raises(DataError, match="0/1 or True/False"):
+        read_binary(series(values), "outcome", option="outcome_event")
+
+
+def test_the_event_must_occur():
+    with pytest.raises(
+        DataError, match=r"outcome_event='Died' does not occur in column 'x'.*'died'"
+    ):
+        read_binary(series(["died", "alive"]), "outcome", event="Died", option="outcome_event")
+    with pytest.raises(DataError, match="outcome_event='1' does not occur"):
+        read_binary(series([0, 1]), "outcome", event="1", option="outcome_event")
+    with pytest.raises(DataError, match="does not occur"):
+        read_binary(series([0, 1]), "outcome", event=np.array([0, 1]))
+
+
+def test_event_among_many_values_and_types():
+    got = read_binary(series(["a", "b", "c", None]), "outcome", event="b")
+    assert got.values.tolist() == [0, 1, 0, -1]
+    assert got.note == "outcome x: 'b' is 1, 'a', 'c' 0"
+    assert read_binary(series([0, 1]), "outcome", event=True).values.tolist() == [0, 1]
+    assert read_binary(series([0, 1]), "outcome", event=0).values.tolist() == [1, 0]
+    days = [dt.date(2020, 1, 1), dt.date(2021, 1, 1)]
+    assert read_binary(series(days), "outcome", event=days[0]).values.tolist() == [1, 0]
+
+
+def test_a_prediction_is_to_be_recoded():
+    with pytest.raises(DataError, match=r"Recode it, for example \(table\['x'\] == \"low\"\)"):
+        read_binary(series(["high", "low"]), "prediction")
+
+
+def test_many_values_are_cut():
+    with pytest.raises(DataError, match="and 95 more"):
+        read_binary(series(np.arange(100)), "outcome", option="outcome_event")
+
+
+@pytest.mark.parametrize(
+    "reader", [lambda x: read_binary(x, "outcome"), read_score, formula_column]
+)
+def test_infinite_values_are_refused_with_their_count(reader):
+    with pytest.raises(DataError, match=r"column 'x' has infinite values in 2 rows"):
+        reader(series([0.0, np.inf, -np.inf, 1.0]))
+    with pytest.raises(DataError, match="infinite"):
+        read_attribute(series([0.0, np.inf], object))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "Float64", "double[pyarrow]", object])
+def test_scores(dtype):
+    got = read_score(series([0.0, 0.5, 1.0, None], dtype))
+    assert got.values.dtype == np.float64
+    np.testing.assert_array_equal(got.values, [0, 0.5, 1, np.nan])
+    assert got.missing.tolist() == [False, False, False, True]
+    assert got.positive(0.5).tolist() == [0, 1, 1, 0]
+    assert read_score(series([0, None, 1], "Int64")).positive(1).tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "hint"), [("percent", "percentage"), ("logit", "log-odds"), ("large", "probability")]
+)
+def test_bl42_score_on_another_scale(kind, hint):
+    s = series([0.2, 550.0], name="s") if kind == "large" else bad.bl42_score_scale(kind)["s"]
+    with pytest.raises(DataError, match=rf"'s' must lie in \[0, 1\], but runs from .* to .*{hint}"):
+        read_score(s)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("cutoff", [0.1, 0.5, 0.7, 1 / 3])
+def test_bl42_ties_count_as_positive_in_any_precision(dtype, cutoff):
+    got = read_score(series(np.array([cutoff, cutoff - 0.01], dtype=dtype)))
+    assert got.positive(cutoff).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["0.1", "0.5"], r"is text \('0.1', '0.5'\).*pd.to_numeric"),
+        ([True, False], "holds True/False, not a score.*prediction='x'"),
+        ([0.1 + 0j, 1j], "complex numbers"),
+        (pd.Categorical([0.1, 0.5]), "a Categorical"),
+        (pd.to_datetime(["2020-01-01"]), "dates or times"),
+        ([0.1, "0.5"], r"mixed types: float \(1 rows\), str \(1 rows\)"),
+    ],
+)
+def test_scores_that_are_no_numbers(values, message):
+    with pytest.raises(DataError, match=message):
+        read_score(series(values))
+
+
+@pytest.mark.parametrize("cutoff", [-0.1, 1.5, 50, np.nan, np.inf, "0.5", True, None, [0.5]])
+def test_bl42_cutoff_outside(cutoff):
+    with pytest.raises(DataError, match=r"cutoff must be a number in \[0, 1\]"):
+        check_cutoff(cutoff)
+
+
+@pytest.mark.parametrize("cutoff", [0, 1, 0.5, np.float32(0.5), np.int64(1)])
+def test_cutoffs(cutoff):
+    assert check_cutoff(cutoff) == cutoff
+
+
+def test_a_measurement_is_no_group():
+    with pytest.raises(
+        DataError, match=r"'age' is a measurement with 600 distinct.*pd\.cut\(table"
+    ):
+        read_attribute(bad.cohort()["age"])
+    with pytest.raises(DataError, match="measurement with 60"):
+        read_attribute(series(pd.date_range("2020-01-01", periods=60)))
+    assert len(read_attribute(series(np.arange(60.0))).levels) == 60  # whole numbers: a site id
+    assert read_attribute(series([0.5, 1.5])).levels == (0.5, 1.5)
+
+
+def test_text_in_a_formula_is_categorical():
+    for dtype in ("str", "string", object, "string[pyarrow]"):
+        got = formula_column(series(["b", "a", None], dtype))
+        assert list(got.cat.categories) == ["a", "b"]
+        assert got.isna().tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "expected"),
+    [
+        ([1, 2], "int8", "int64"),
+        ([1, 2], "uint64", "int64"),
+        ([1, 2**63], "uint64", "float64"),
+        ([1, None], "Int8", "Int64"),
+        ([1, None], "UInt8", "Int64"),
+        ([None, None], "UInt8", "Int64"),
+        ([0.5, None], "Float32", "float64"),
+        ([True, False], None, "bool"),
+        ([True, None], "boolean", "boolean"),
+        ([decimal.Decimal("0.5"), 1], object, "float64"),
+    ],
+)
+def test_numbers_in_a_formula_are_wide(values, dtype, expected):
+    assert str(formula_column(series(values, dtype)).dtype) == expected
+
+
+def test_intervals_and_categoricals_in_a_formula():
+    cut = bad.bl18_binned_age_group()["age_band"]
+    assert formula_column(cut) is cut
+    plain = pd.Series(pd.arrays.IntervalArray.from_breaks([0, 1, 2]), name="x")
+    assert len(formula_column(plain).cat.categories) == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (pd.to_datetime(["2020-01-01"]), "dates or times.*days since"),
+        ([dt.date(2020, 1, 1)], "dates or times.*days since"),
+        (pd.to_timedelta([1], unit="D"), "dates or times"),
+        (pd.period_range("2020", periods=1, freq="D"), "dates or times"),
+        ([1j], "complex numbers.*to_numeric"),
+        ([1, "a"], r"mixed types: int \(1 rows\), str \(1 rows\).*\.astype\(str\)"),
+        ([[1]], "mixed types: list"),
+        ([b"a"], "bytes"),
+    ],
+)
+def test_what_a_formula_cannot_use(values, message):
+    with pytest.raises(DataError, match=rf"'x' cannot be used in a formula: it is .*{message}"):
+        formula_column(series(values))
+
+
+def test_describe_kind_of_other_objects():
+    assert describe_kind(series(["a"])) == "text"
