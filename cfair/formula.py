@@ -227,6 +227,8 @@ def _read(
 def _other_readings(as_written: Iterable[str], columns: tuple[str, ...]) -> Iterator[str]:
     """Notes on columns such as 'risk-score' whose name is also a formula of other columns."""
     for name in dict.fromkeys(as_written):
+        if not set(name) & set("+-*/:%<>=&|("):
+            continue
         others = tuple(column for column in columns if column != name)
         try:
             terms = _read(name, others, "", look_for_other_readings=False).terms
@@ -1000,17 +1002,21 @@ class _FactorCheck:
         if name == "C" and isinstance(given.get("contrast"), ast.Name):
             self._known_places.add(id(given["contrast"]))
         for size in ("df", "degree"):
-            value = getattr(given[size], "value", None) if size in given else None
-            if size in given and not isinstance(value, (int, type(None))):
-                self._refuse(node, f"{size} must be a whole number.")
-            if value is not None and value > _MAX_DF:
-                self._refuse(node, f"{size} is larger than {_MAX_DF}.")
-        if name not in _OF_COLUMNS:
-            for option, value in list(given.items())[0 if name in _CONTRASTS else 1 :]:
-                if self._has_column(value):
-                    self._refuse(node, f"{option!r} takes numbers or text, not a column.")
+            if size in given:
+                self._size(node, size, given[size])
+        data = None if name in _CONTRASTS else _FUNCTIONS[name].names[0]
+        for option, value in given.items():
+            if name not in _OF_COLUMNS and option != data and self._has_column(value):
+                self._refuse(node, f"{option!r} takes numbers or text, not a column.")
         if name not in _CONTRASTS and not self._has_column(node):
             self._refuse(node, "uses no column.")
+
+    def _size(self, node: ast.Call, size: str, value: ast.expr) -> None:
+        number = value.value if isinstance(value, ast.Constant) else "?"
+        if number is not None and not isinstance(number, int):
+            self._refuse(node, f"{size} must be a whole number.")
+        if number is not None and number > _MAX_DF:
+            self._refuse(node, f"{size} is larger than {_MAX_DF}.")
 
     @staticmethod
     def _usage(name: str) -> str:
@@ -1080,6 +1086,8 @@ class Design:
                     f"({unseen.n_rows} rows; known are {known}). Leave these rows out, or fit on "
                     f"data that have them."
                 ) from None
+            except _Refused as refused:
+                raise self._formula._error(f"column {column!r}: {refused}.") from None
         matrix = _evaluate(self._formula, self._info, values, len(new_data))
         _check_finite(self._formula, self._info, matrix, values)
         return matrix
@@ -1157,16 +1165,21 @@ def _one_column(formula: Formula, data: pd.DataFrame, name: str) -> pd.Series:
 def _read_first(series: pd.Series) -> tuple[Any, _Columns]:
     """Values of a column as patsy is to see them, and how to read the column again."""
     if isinstance(series.dtype, pd.CategoricalDtype):
-        values = series.array.remove_unused_categories()
+        values = _without_absent(series.array)
     else:
         column = formula_column(_plain(series))
         if not isinstance(column.dtype, pd.CategoricalDtype):
             array = column.to_numpy()
             return array, _Columns("bool" if array.dtype.kind == "b" else "number")
-        values = column.array.remove_unused_categories()
+        values = _without_absent(column.array)
     levels = tuple(values.categories)
     _check_levels(len(levels), f"column {series.name!r}")
     return values, _Columns("levels", levels, bool(values.ordered))
+
+
+def _without_absent(values: Any) -> Any:
+    counts = np.bincount(values.codes, minlength=len(values.categories))
+    return values if (counts > 0).all() else values.remove_unused_categories()
 
 
 def _check_levels(n: int, what: str) -> None:
@@ -1214,7 +1227,10 @@ def _codes(values: Any) -> tuple[NDArray[np.intp], list[Any]]:
     array = getattr(values, "array", values)
     if isinstance(array, pd.Categorical):
         return array.codes.astype(np.intp), list(array.categories)
-    codes, uniques = pd.factorize(values)
+    try:
+        codes, uniques = pd.factorize(values)
+    except TypeError:
+        raise _Refused("its values cannot be levels; give it one label per row") from None
     return codes, list(uniques)
 
 
@@ -1222,10 +1238,7 @@ def _with_levels(values: Any, levels: Sequence[Any], ordered: bool = False) -> p
     """Values as a Categorical of these levels; others are refused."""
     codes, uniques = _codes(values)
     position = {level: i for i, level in enumerate(levels)}
-    try:
-        new_code = np.array([position.get(value, -1) for value in uniques], dtype=np.intp)
-    except TypeError:
-        raise _Refused("values that cannot be levels. Give one label per row.") from None
+    new_code = np.array([position.get(value, -1) for value in uniques], dtype=np.intp)
     new_codes = new_code[codes] if len(new_code) else codes
     unseen = new_codes < 0
     if unseen.any():
@@ -1356,8 +1369,12 @@ class _ClosedEnvironment:
         tree = ast.parse(code, mode="eval")
         nodes = list(ast.walk(tree))
         used = {node.id for node in nodes if isinstance(node, ast.Name)}
-        _count_in_floats(nodes)
-        visible: dict[str, Any] = {"__builtins__": {}, "_number": _number}
+        _watch_kinds(nodes)
+        visible: dict[str, Any] = {
+            "__builtins__": {},
+            "_number": _number,
+            "_not_categories": _not_categories,
+        }
         for name in used:
             visible[name] = (
                 inner_namespace[name] if name in inner_namespace else self._functions[name]
@@ -1366,13 +1383,32 @@ class _ClosedEnvironment:
         return eval(compiled, visible, {})
 
 
-def _count_in_floats(nodes: Iterable[ast.AST]) -> None:
-    """Let arithmetic be done in floats: whole numbers would overflow without a word."""
+def _watch_kinds(nodes: Iterable[ast.AST]) -> None:
+    """Let arithmetic be done in floats, where whole numbers would overflow without a word."""
     for node in nodes:
         if isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
             node.left, node.right = _wrapped(node.left), _wrapped(node.right)
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
             node.operand = _wrapped(node.operand)
+        elif isinstance(node, ast.Call) and not _takes_categories(node.func):
+            node.args = [_checked(argument) for argument in node.args]
+
+
+def _takes_categories(function: ast.expr) -> bool:
+    """Whether this is I() or C(), which patsy calls by a name of its own making."""
+    name = function.value if isinstance(function, ast.Attribute) else function
+    return isinstance(name, ast.Name) and (name.id == "I" or name.id.endswith("__C__"))
+
+
+def _checked(node: ast.expr) -> ast.expr:
+    return ast.Call(ast.Name("_not_categories", ast.Load()), [node], [])
+
+
+def _not_categories(values: Any) -> Any:
+    """Refuse groups that are coded by numbers, which numpy would take for those numbers."""
+    if isinstance(values, pd.Categorical) and values.categories.dtype.kind in "biuf":
+        raise _Refused("it needs numbers, but the column is a category with numbers as labels")
+    return values
 
 
 def _wrapped(node: ast.expr) -> ast.expr:
@@ -1522,25 +1558,39 @@ def _check_width(formula: Formula, values: Mapping[str, Any]) -> None:
     """Refuse interactions of so many levels that even their names would fill the memory."""
 
     def width(code: str) -> int:
-        levels = 1
-        for column in formula._names.in_code(code):
-            value = values[column]
-            if isinstance(value, pd.Categorical):
-                levels = max(levels, len(value.categories))
-            elif code.startswith("C("):
-                levels = max(levels, len(pd.unique(value)))
-        return levels
+        columns = [values[column] for column in formula._names.in_code(code)]
+        levels = [len(v.categories) for v in columns if isinstance(v, pd.Categorical)]
+        if code.startswith("C("):
+            levels += [len(pd.unique(v)) for v in columns if isinstance(v, np.ndarray)]
+        return max(levels, default=1) * _spline_width(code)
 
     for term in formula._terms:
-        if len(term) > 1 and math.prod(width(code) for code in term) > MAX_DESIGN_COLUMNS:
+        simple = len(term) == 1 and not term[0].startswith("te(")
+        if not simple and math.prod(width(code) for code in term) > MAX_DESIGN_COLUMNS:
             shown = ":".join(formula._names.show(code) for code in term)
             raise formula._error(
-                f"term {shown!r} has more than {MAX_DESIGN_COLUMNS:,} columns. Group the levels."
+                f"term {shown!r} has more than {MAX_DESIGN_COLUMNS:,} columns. Group the levels, "
+                f"or lower df."
             )
 
 
+def _spline_width(code: str) -> int:
+    """Product of the degrees of freedom of the splines in a factor, as te() multiplies them."""
+    width = 1
+    for node in ast.walk(ast.parse(code, mode="eval")):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("bs", "cr", "cc"):
+            given = [k.value for k in node.keywords if k.arg == "df"] or node.args[1:2]
+            width *= next((n for n in map(_whole, given) if n > 0), 1)
+    return width
+
+
+def _whole(node: ast.expr) -> int:
+    value = node.value if isinstance(node, ast.Constant) else 0
+    return value if isinstance(value, int) else 0
+
+
 def _check_size(formula: Formula, n_rows: int, n_columns: int) -> None:
-    if n_columns > MAX_DESIGN_COLUMNS or n_rows * n_columns * 8 > 2**35:
+    if n_columns > MAX_DESIGN_COLUMNS or n_rows * n_columns * 8 > 2**34:
         raise formula._error(
             f"its matrix has {n_columns:,} columns and {n_rows:,} rows, which is too large. "
             f"Group levels, or leave out interactions."

@@ -322,11 +322,21 @@ def _refit_weights(sample: _Sample, counts: Array) -> _Part:
 
 
 @dataclass(frozen=True)
+class _Run:
+    """Consecutive rows of one cell and treatment arm, counted from the start of their block."""
+
+    first: int
+    last: int
+    cell: int
+    untreated: bool
+
+
+@dataclass(frozen=True)
 class _Plan:
-    """Columns and runs of rows for one pass: runs share a cell and a treatment arm."""
+    """Columns, and blocks of rows that stay in cache, each cut into runs."""
 
     columns: NDArray[np.float32]
-    runs: tuple[tuple[int, int, int, bool], ...]  # first, last, cell, untreated
+    blocks: tuple[tuple[slice, tuple[_Run, ...]], ...]
     hessian: Array
     p: int
 
@@ -336,44 +346,48 @@ def _one_pass_plan(sample: _Sample) -> _Plan:
     n = len(sample.d)
     p = 0 if model.design is None else model.design.shape[1]
     untreated = sample.d == 0
-    w = np.where(untreated, 1 / (1 - model.pi), 0.0)
     columns = np.zeros((n, 2 + 2 * p), dtype=np.float32)
-    columns[:, 0] = w
+    columns[:, 0] = np.where(untreated, 1 / (1 - model.pi), 0.0)
     columns[:, 1] = 1.0
     hessian = np.zeros((p, p))
     if model.design is not None and model.fitted is not None:
         X = model.design
         free = model.fitted == model.pi
         odds = np.where(untreated & free, model.pi / (1 - model.pi), 0.0)
-        columns[:, 2 : 2 + p] = (sample.d - model.fitted)[:, None] * X
-        columns[:, 2 + p :] = odds[:, None] * X
+        columns[:, 2 : 2 + p] = odds[:, None] * X
+        columns[:, 2 + p :] = (sample.d - model.fitted)[:, None] * X
         _, _, hessian = sweep(X, sample.d.astype(float), None, sample.coef)
     cell = cell_codes(sample.y, sample.s, sample.group)
-    key = cell * 2 + untreated
-    edges = np.concatenate([[0], np.flatnonzero(np.diff(key)) + 1, [n]])
-    runs = tuple(
-        (first, min(first + _BLOCK, int(end)), int(cell[start]), bool(untreated[start]))
-        for start, end in pairwise(edges)
-        for first in range(int(start), int(end), _BLOCK)
-    )
-    return _Plan(columns, runs, hessian, p)
+    blocks = []
+    for first in range(0, n, _BLOCK):
+        last = min(first + _BLOCK, n)
+        change = np.diff(cell[first:last] * 2 + untreated[first:last])
+        edges = np.concatenate([[0], np.flatnonzero(change) + 1, [last - first]])
+        runs = tuple(
+            _Run(int(i), int(j), int(cell[first + i]), bool(untreated[first + i]))
+            for i, j in pairwise(edges)
+        )
+        blocks.append((slice(first, last), runs))
+    return _Plan(columns, tuple(blocks), hessian, p)
 
 
 def _one_pass(sample: _Sample, plan: _Plan, block: Stream) -> _Part:
     """Weights from random bytes, sums by cell in one pass, then one Newton step."""
     rng = block.generator()
     K, p, B = sample.n_groups, plan.p, block.size
-    mass, counts = np.zeros((B, 4 * K)), np.zeros((B, 4 * K))
-    slope = np.zeros((B, 4 * K, p))
+    sums = np.zeros((B, 4 * K, 2 + p))  # of the weights, the rows, the weight derivatives
     score = np.zeros((B, p))
-    for first, last, cell, untreated in plan.runs:
-        weights = exchangeable_weights(rng, B, last - first)
-        sums = weights @ plan.columns[first:last, : None if untreated else 2 + p]
-        counts[:, cell] += sums[:, 1]
-        score += sums[:, 2 : 2 + p]
-        if untreated:
-            mass[:, cell] += sums[:, 0]
-            slope[:, cell] += sums[:, 2 + p :]
+    for rows, runs in plan.blocks:
+        weights = exchangeable_weights(rng, B, rows.stop - rows.start)
+        columns = plan.columns[rows]
+        score += weights @ columns[:, 2 + p :]
+        for run in runs:
+            part = weights[:, run.first : run.last]
+            if run.untreated:
+                sums[:, run.cell] += part @ columns[run.first : run.last, : 2 + p]
+            else:
+                sums[:, run.cell, 1] += part.sum(axis=1)
+    mass, counts, slope = sums[..., 0], sums[..., 1], sums[..., 2:]
     if p:
         delta = solve_information(plan.hessian, score.T).T
         mass = mass + np.einsum("bcp,bp->bc", slope, delta)

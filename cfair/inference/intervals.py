@@ -96,10 +96,14 @@ def wilson_interval(
     >>> low.round(4).tolist(), high.round(4).tolist()
     ([0.1124], [0.3304])
     """
-    tail = (1 + np.asarray(level, dtype=np.float64)) / 2
+    return _wilson(theta, n, (1 - np.asarray(level, dtype=np.float64)) / 2, student)
+
+
+def _wilson(theta: Array, n: Array, tail: Array, student: bool) -> tuple[Array, Array]:
+    """Wilson's interval by the probability of one tail, which keeps its digits when tiny."""
     known = n > 1
     size = np.where(known, n, 2.0)
-    q = stdtrit(size - 1, tail) if student else ndtri(tail) * np.ones_like(size)
+    q = -stdtrit(size - 1, tail) if student else -ndtri(tail) * np.ones_like(size)
     q2 = np.minimum(q, 1e6) ** 2
     centre = (theta + q2 / (2 * size)) / (1 + q2 / size)
     spread = np.maximum(theta * (1 - theta), 0.0) / size
@@ -261,9 +265,9 @@ def mover_p_value(
     high = np.zeros(np.shape(a))
     for _ in range(60):
         middle = (low + high) / 2
-        level = -np.expm1(middle)
-        limits_a = wilson_interval(a, n_a, level, student=student)
-        limits_b = wilson_interval(b, n_b, level, student=student)
+        tail = np.exp(middle) / 2
+        limits_a = _wilson(a, n_a, tail, student)
+        limits_b = _wilson(b, n_b, tail, student)
         d_low, d_high = mover_difference(a, *limits_a, b, *limits_b, rho)
         holds_zero = (d_low <= 0) & (d_high >= 0)
         high = np.where(holds_zero, high, middle)

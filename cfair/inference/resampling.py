@@ -220,8 +220,9 @@ def label_type(n_groups: int) -> type[np.unsignedinteger[Any]]:
 def shuffled_labels(labels: Integers, n_replicates: int, rng: np.random.Generator) -> Integers:
     """Random permutations of labels, by sorting random keys that carry the label in their low bits.
 
-    Sorting 64-bit integers is vectorised in numpy, so this is several times faster than a shuffle;
-    48 random bits make a tie, and with it any departure from uniformity, practically impossible.
+    Sorting integers is vectorised in numpy, so this is several times faster than a shuffle. Two
+    rows with the same random bits are not put in random order; with at least 28 random bits for
+    20,000 rows, or 48 for more, less than one pair in a replicate is expected to be such.
 
     Parameters
     ----------
@@ -234,12 +235,22 @@ def shuffled_labels(labels: Integers, n_replicates: int, rng: np.random.Generato
     -------
     (n_replicates, n) array of the type of `labels`
     """
-    result = np.empty((n_replicates, len(labels)), dtype=labels.dtype)
-    low = labels.astype(np.uint64)
-    for row in result:
-        keys = rng.integers(0, 2**64, size=len(labels), dtype=np.uint64)
-        keys &= np.uint64(0xFFFF_FFFF_FFFF_0000)
+    n = len(labels)
+    bits = int(labels.max()).bit_length() if n else 0
+    key: type[np.unsignedinteger[Any]] = np.uint64
+    if n <= 20_000 and bits <= 4:
+        key = np.uint32
+    mask = key(2**bits - 1)
+    low = labels.astype(key)
+    result = np.empty((n_replicates, n), dtype=labels.dtype)
+    # A few replicates at a time: enough to spare numpy's overhead, few enough to stay in cache.
+    together = max(1, 50_000 // max(1, n))
+    for first in range(0, n_replicates, together):
+        rows = result[first : first + together]
+        keys = rng.integers(0, np.iinfo(key).max, size=rows.shape, dtype=key, endpoint=True)
+        keys &= ~mask
         keys |= low
-        keys.sort()
-        row[:] = keys & np.uint64(0xFFFF)
+        keys.sort(axis=1)
+        keys &= mask
+        rows[:] = keys
     return result

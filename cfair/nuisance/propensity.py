@@ -302,8 +302,8 @@ def _fit_notes(design: Design, fit: LogisticFit, text: str) -> list[str]:
         named = [n for n in moving if n != "Intercept"] or moving
         message = (
             f"propensity {text!r}: treatment is separated by {show_some(named, 8)}: in some rows "
-            "it is all but certain, and the coefficients have no finite estimate. Probabilities are "
-            "truncated; check overlap, or drop or coarsen these terms."
+            "it is all but certain, and the coefficients have no finite estimate. Probabilities "
+            "are truncated; check overlap, or drop or coarsen these terms."
         )
         warnings.warn(message, SeparationWarning, stacklevel=2)
         notes.append(message)
@@ -343,8 +343,9 @@ def _known(
     if sure.any():
         raise DataError(
             f"the given propensities are exactly 0 for {int((sure & (cohort.d == 1)).sum())} "
-            f"treated and exactly 1 for {int((sure & (cohort.d == 0)).sum())} untreated rows: these rows "
-            "cannot have happened. Correct the model, or leave them out."
+            f"treated and exactly 1 for {int((sure & (cohort.d == 0)).sum())} untreated rows: "
+            "these "
+            "rows cannot have happened. Correct the model, or leave them out."
         )
     return Propensity(
         text, np.clip(fitted, *truncation), fitted, truncation, columns=columns, notes=(note,)

@@ -370,6 +370,7 @@ class CounterfactualResult(RatesResult):
         from cfair.plotting import plot_overlap
 
         groups = self.cohort.groups
+        assert self.cohort.d is not None
         return plot_overlap(
             self.propensity.fitted,
             self.cohort.d,

@@ -518,9 +518,10 @@ def _adjust(frame: pd.DataFrame, adjust: str | None) -> pd.DataFrame:
     """Adjust p-values over all defined p-values of one call, and say which."""
     defined = frame["p_value"].notna().to_numpy()
     n = int(defined.sum())
-    metrics = frame["metric"].nunique()
+    n_metrics = frame["metric"].nunique()
+    metrics = f"{n_metrics} metric{'s' * (n_metrics > 1)}"
     if adjust == "max-t":
-        family = f"max-t within each metric, {n} p-values, {metrics} metrics"
+        family = f"max-t within each metric, {n} p-values, {metrics}"
     elif adjust is None:
         frame["p_adjusted"] = frame["p_value"]
         family = f"not adjusted, {n} p-values"
@@ -536,7 +537,7 @@ def _adjust(frame: pd.DataFrame, adjust: str | None) -> pd.DataFrame:
                 1
             ]
         frame["p_adjusted"] = adjusted
-        family = f"{ADJUSTMENTS[adjust]} over {n} p-values ({metrics} metrics)"
+        family = f"{ADJUSTMENTS[adjust]} over {n} p-values ({metrics})"
     frame.insert(len(frame.columns) - 1, "family", family)
     return frame
 

@@ -1,0 +1,457 @@
+"""Inputs that are easily got wrong, through the front door: each id is a function of bad_inputs."""
+
+from __future__ import annotations
+
+import warnings
+
+import bad_inputs as bad
+import numpy as np
+import pandas as pd
+import pytest
+
+import cfair
+from cfair.errors import (
+    CfairWarning,
+    DataError,
+    FormulaError,
+    ModelWarning,
+    OverlapWarning,
+    RankWarning,
+    SeparationWarning,
+)
+
+ROLES = {"outcome": "y", "score": "s", "cutoff": 0.5, "groups": ["sex", "race"]}
+FORMULA = "d ~ sex * race + s + age"
+
+
+def audit(table, **changes):
+    return cfair.Audit(table, **{**ROLES, **changes})
+
+
+def rates(table, formula=FORMULA, **changes):
+    return audit(table, **changes).counterfactual(formula).rates
+
+
+def same(one: pd.DataFrame, other: pd.DataFrame) -> None:
+    pd.testing.assert_frame_equal(one, other, rtol=1e-12, atol=1e-14)
+
+
+def test_bl01_series_under_the_same_index_is_aligned_and_under_another_refused():
+    table, shuffled = bad.bl01_series_in_another_order()
+    plain = rates(bad.cohort())
+    same(rates(table, groups=["sex", shuffled]), plain)
+    moved = shuffled.set_axis(np.arange(len(shuffled)) + 5)
+    with pytest.raises(DataError, match="index"):
+        audit(table, groups=["sex", moved])
+
+
+@pytest.mark.parametrize(
+    "index", [None, "repeated", "multi"], ids=["gaps", "repeated labels", "MultiIndex"]
+)
+def test_bl02_any_index_gives_the_numbers_of_a_plain_one(index):
+    table = bad.bl02_gaps_in_index()
+    if index == "repeated":
+        table = table.set_axis(np.arange(len(table)) // 3)
+    if index == "multi":
+        table = table.set_axis(
+            pd.MultiIndex.from_arrays([np.arange(len(table)) // 7, np.arange(len(table))])
+        )
+    same(rates(table), rates(table.reset_index(drop=True)))
+
+
+def test_bl04_rows_come_back_on_the_callers_index():
+    table = bad.bl04_unsorted_index_with_missing_covariate()
+    result = audit(table, missing="drop").counterfactual(FORMULA)
+    complete = table.dropna()
+    assert list(result.weights.index) == list(complete.index)
+    treated = result.weights == 0
+    assert (treated == (complete["d"] == 1)).all()
+
+
+@pytest.mark.parametrize("marker", [np.nan, None, pd.NA], ids=["nan", "None", "NA"])
+def test_bl05_missing_group_is_refused_dropped_or_a_level(marker):
+    table = bad.bl05_missing_group(marker)
+    with pytest.raises(DataError, match=r"'race' \(10 rows\)"):
+        audit(table)
+    dropped = audit(table, missing="drop").observed()
+    assert dropped.cohort.dropped.n == 10
+    assert "10 dropped: race missing" in str(dropped)
+    level = audit(table, missing="level").observed()
+    assert "missing" in level.cohort.groups.levels[1]
+    assert level.rates.query("metric == 'fpr'")["n"].sum() == 600
+
+
+def test_bl06_missing_value_in_a_formula_column_counts_for_the_whole_analysis():
+    table, _, _ = bad.bl06_missing_in_one_formula_only()
+    table["bmi"] += table["age"] % 7
+    with pytest.raises(DataError, match=r"'bmi' \(20 rows\)"):
+        audit(table).counterfactual(FORMULA + " + bmi")
+    result = audit(table, missing="drop").counterfactual(FORMULA + " + bmi")
+    assert result.cohort.n_used == 580
+    assert "580 used (20 dropped: bmi missing)" in str(result)
+    # a column that no formula of this analysis uses drops nothing
+    assert audit(table).counterfactual(FORMULA).cohort.n_used == 600
+
+
+def test_bl07_missing_outcome_is_named_with_its_count():
+    with pytest.raises(DataError, match=r"'y' \(30 rows\)"):
+        audit(bad.bl07_missing_outcome())
+
+
+def test_bl08_side_arrays_follow_the_rows():
+    table, _, cluster = bad.bl08_missing_row_with_side_arrays()
+    by_array = audit(table, missing="drop", cluster=cluster).counterfactual(FORMULA)
+    named = table.assign(site=cluster)
+    by_name = audit(named, missing="drop", cluster="site").counterfactual(FORMULA)
+    same(by_array.rates, by_name.rates)
+
+
+def test_bl11_boolean_outcome_is_0_1():
+    same(rates(bad.bl11_boolean_outcome()), rates(bad.cohort()))
+
+
+def test_bl12_text_outcome_needs_its_event_named():
+    table = bad.bl12_text_outcome()
+    with pytest.raises(
+        DataError, match=r"(?s)'y' must be 0/1 .* 'alive' .* 'died' .*outcome_event="
+    ):
+        audit(table)
+    same(rates(table, outcome_event="died"), rates(bad.cohort()))
+
+
+@pytest.mark.parametrize("codes", [(1, 2), (-1, 1), (0, 100)])
+def test_bl13_other_codes_are_never_guessed(codes):
+    table = bad.bl13_other_codes(codes)
+    with pytest.raises(DataError, match="outcome_event="):
+        audit(table)
+    same(rates(table, outcome_event=codes[1]), rates(bad.cohort()))
+
+
+@pytest.mark.parametrize("dtype", ["str", "string", "string[pyarrow]", object, "category"])
+def test_bl15_text_of_every_kind_gives_the_same_numbers(dtype):
+    same(rates(bad.bl15_string_dtypes(dtype)), rates(bad.cohort()))
+
+
+def test_bl16_integer_groups_are_categories_in_formulas():
+    numbers = rates(bad.bl16_integer_groups())
+    text = rates(bad.cohort())
+    columns = ["estimate", "se", "ci_low", "ci_high"]
+    np.testing.assert_allclose(numbers[columns], text[columns], rtol=1e-12)
+
+
+def test_bl18_the_order_of_a_binned_age_is_kept():
+    result = audit(bad.bl18_binned_age_group(), groups="age_band").observed()
+    assert list(result.rates["group"][:3]) == ["(0, 50]", "(50, 65]", "(65, 120]"]
+
+
+@pytest.mark.parametrize("kind", ["polars", "lazy", "pyarrow", "duckdb", "dict"])
+def test_bl20_every_frame_gives_the_same_numbers(kind):
+    table = bad.cohort()
+    if kind in ("polars", "lazy"):
+        other = bad.bl20_polars_frame()
+        other = other.lazy() if kind == "lazy" else other
+    elif kind == "pyarrow":
+        other = pytest.importorskip("pyarrow").Table.from_pandas(table)
+    elif kind == "duckdb":
+        other = pytest.importorskip("duckdb").from_df(table.astype({"sex": object, "race": object}))
+    else:
+        other = {name: table[name].to_numpy() for name in table}
+    same(rates(other), rates(table))
+
+
+def test_bl21_group_without_events_keeps_its_row_and_leaves_the_pairs():
+    result = audit(bad.bl21_group_without_positives()).counterfactual(FORMULA)
+    cfnr = result.rates.query("metric == 'cfnr' and race == 'Other'")
+    assert cfnr["estimate"].isna().all()
+    assert set(cfnr["note"]) == {"no events among the untreated"}
+    assert cfnr["n"].min() > 0
+    tests = result.test_equal().set_index("metric")
+    assert tests.loc["cfnr", "df"] == 3
+    assert "F & Other" in tests.loc["cfnr", "note"]
+    assert "cFNR is undefined in F & Other (no events among the untreated)" in str(result)
+    assert np.isfinite(result.disparities["estimate"]).all()
+
+
+def test_bl22_empty_intersection_is_listed_with_n_0():
+    with pytest.warns(RankWarning, match="sex"):
+        result = audit(bad.bl22_empty_cell()).counterfactual(FORMULA)
+    row = result.rates.query("metric == 'cfpr' and group == 'F & Other'").iloc[0]
+    assert (row["n"], row["note"]) == (0, "no rows")
+    assert np.isnan(row["estimate"])
+
+
+def test_bl23_group_of_one_is_shown_with_an_honest_interval():
+    table = bad.bl23_one_person_group()
+    result = audit(table, groups="race").observed()
+    for metric in ("fpr", "tpr", "selection_rate"):
+        row = result.rates.query(f"metric == '{metric}' and group == 'Islander'").iloc[0]
+        assert row["n"] == 1
+        if np.isfinite(row["estimate"]):
+            assert row["ci_high"] - row["ci_low"] > 0.7
+    with pytest.warns(SeparationWarning, match="Islander"):
+        weighted = audit(table, groups="race").counterfactual("d ~ race + s + age")
+    one = weighted.rates.query("group == 'Islander'")
+    defined = one[one["estimate"].notna()]
+    assert ((defined["ci_high"] - defined["ci_low"]) > 0.7).all()
+
+
+def test_bl25_labels_that_paste_alike_stay_two_groups():
+    table = bad.bl25_labels_that_collide()
+    result = audit(table, groups=["a", "b"]).observed()
+    fpr = result.rates.query("metric == 'fpr'")
+    assert fpr["group"].is_unique
+    assert sorted(fpr["n"]) == [0, 0, 300, 300]
+    long = audit(table, groups="long").observed()
+    lines = [line for line in str(long).splitlines() if line.startswith("group")]
+    assert len(set(lines)) == len(lines) == 2
+
+
+def test_bl26_duplicate_column_is_refused():
+    with pytest.raises(DataError, match="race"):
+        audit(bad.bl26_duplicate_columns())
+
+
+def test_bl27_one_group_gives_rates_but_no_comparison():
+    result = audit(bad.bl27_single_group()).observed()
+    assert "one group only" in str(result)
+    for ask in (result.contrasts, result.test_equal):
+        with pytest.raises(DataError, match="two groups"):
+            ask()
+
+
+def test_bl29_perfect_separation_warns_and_names_the_term():
+    with pytest.warns(SeparationWarning, match="age"), pytest.warns(OverlapWarning):
+        result = audit(bad.bl29_perfect_separation(), groups="sex").counterfactual("d ~ sex+s+age")
+    assert "separated by" in str(result)
+    assert result.overlap.truncated_high > 0
+
+
+def test_bl30_separation_of_one_group_names_its_term():
+    table = bad.cohort()
+    table.loc[table["race"] == "Other", "d"] = 0
+    with pytest.warns(SeparationWarning, match=r"race\[T.Other\]"):
+        result = audit(table).counterfactual("d ~ sex + race + s + age")
+    assert np.isfinite(result.rates.query("metric == 'cfpr'")["estimate"]).all()
+
+
+def test_bl31_rank_deficiency_names_the_column_and_changes_no_rate():
+    table = bad.bl31_rank_deficient()
+    with pytest.warns(RankWarning, match=r"age_months, .*site|age_months"):
+        result = audit(table).counterfactual(FORMULA + " + age_months + site")
+    assert result.propensity.coefficients[["age_months", "site"]].isna().all()
+    np.testing.assert_allclose(
+        result.rates["estimate"], rates(bad.cohort())["estimate"], rtol=1e-10
+    )
+
+
+def test_bl34_statistics_of_a_column_are_refused_with_what_to_use_instead():
+    table, _, _, _ = bad.bl34_transform_with_memory()
+    with pytest.raises(FormulaError, match="center"):
+        audit(table).counterfactual("d ~ I(age - np.mean(age))")
+    centred = rates(table, "d ~ sex * race + s + center(age)")
+    np.testing.assert_allclose(centred["estimate"], rates(table)["estimate"], rtol=1e-9)
+
+
+def test_bl35_awkward_names_work_as_they_are():
+    table = bad.bl35_awkward_names()
+    result = cfair.Audit(
+        table, outcome="y", score="risk-score", cutoff=0.5, groups=["class", "race.ethnicity"]
+    ).counterfactual("d ~ class * race.ethnicity + risk-score + age at entry")
+    np.testing.assert_allclose(result.rates["estimate"], rates(bad.cohort())["estimate"])
+    assert "age at entry" in result.propensity.coefficients.index
+
+
+def test_bl37_the_callers_variables_are_not_seen():
+    table, _, _ = bad.bl37_caller_variables()
+    bmi = np.zeros(len(table))
+    assert len(bmi) == 600
+    with pytest.raises(FormulaError, match="bmi"):
+        audit(table).counterfactual("d ~ age + bmi")
+
+
+def test_bl39_an_arm_that_cannot_have_happened_is_refused():
+    table, given = bad.bl39_propensity_at_the_edge()
+    with pytest.raises(DataError, match="exactly 0 .* treated and exactly 1"):
+        audit(table, treatment="d").counterfactual(given)
+
+
+def test_bl40_poor_overlap_is_said_and_counted():
+    with pytest.warns(OverlapWarning) as caught:
+        result = audit(bad.bl40_poor_overlap()).counterfactual(FORMULA)
+    assert "poor overlap" in str(caught[0].message)
+    assert "carry the weight of" in str(caught[1].message)
+    cut = int(result.propensity.truncated.sum())
+    assert cut > 0
+    assert f"{cut:,} rows truncated to [0.005, 0.995]" in str(result)
+    by_arm = result.overlap.propensities.query("group != 'all'")
+    counted = by_arm["truncated_low"].sum() + by_arm["truncated_high"].sum()
+    assert counted == cut
+
+
+@pytest.mark.parametrize(("kind", "hint"), [("percent", "percent"), ("logit", "logit")])
+def test_bl42_a_score_on_another_scale_is_refused_with_a_hint(kind, hint):
+    with pytest.raises(DataError, match=hint):
+        audit(bad.bl42_score_scale(kind))
+
+
+def test_bl42_a_tie_at_the_cutoff_counts_as_positive():
+    result = audit(bad.bl42_score_scale("ties"), groups="sex").observed()
+    selected = result.overall.query("metric == 'selection_rate'")["estimate"].iloc[0]
+    assert selected >= 0.5
+
+
+def test_bl44_replicates_without_a_rate_are_counted():
+    table = bad.bl44_rare_group_for_bootstrap()
+    with pytest.warns(SeparationWarning, match="Islander"):
+        result = audit(table, groups="race").counterfactual("d ~ race + s + age", n_boot=100)
+    rows = result.bootstrap_intervals().query("group == 'Islander'")
+    assert (rows["n_valid"] < 100).any()
+    for row in rows.itertuples():
+        assert np.isfinite(row.ci_low) or row.note
+    assert "with an undefined rate" in str(result)
+
+
+def test_bl46_a_permutation_p_value_is_never_zero():
+    table, n_perm = bad.bl46_strong_effect_few_permutations()
+    result = audit(table, groups="race").counterfactual("d ~ race + s + age", n_perm=n_perm, seed=1)
+    p = result.disparities.query("metric == 'cfpr' and statistic == 'maximum'")["p_value"].iloc[0]
+    assert p == pytest.approx(1 / (1 + n_perm))
+
+
+def test_bl48_a_gap_is_printed_with_what_equal_groups_would_give():
+    result = audit(bad.bl48_equal_groups(), groups="race").observed()
+    row = result.disparities.query("metric == 'fpr' and statistic == 'maximum'").iloc[0]
+    assert row["ci_low"] == 0
+    assert row["expected_if_equal"] > 0.1
+    assert "if equal" in str(result)
+
+
+def test_bl50_numpys_global_state_is_neither_read_nor_changed():
+    table, seed = bad.bl50_global_seed()
+    before = np.random.get_state()[1].copy()
+    one = audit(table).counterfactual(FORMULA, n_boot=30, n_perm=30, seed=seed)
+    assert (np.random.get_state()[1] == before).all()
+    np.random.seed(99)
+    two = audit(table).counterfactual(FORMULA, n_boot=30, n_perm=30, seed=seed)
+    pd.testing.assert_frame_equal(one.boot_draws, two.boot_draws)
+    pd.testing.assert_frame_equal(one.null_draws, two.null_draws)
+
+
+def test_bl51_the_level_printed_is_the_level_computed():
+    table, level, _ = bad.bl51_interval_levels()
+    narrow = audit(table).observed(level=level)
+    wide = audit(table).observed()
+    assert "80%" in str(narrow)
+    ok = narrow.rates["estimate"].notna()
+    width = narrow.rates["ci_high"] - narrow.rates["ci_low"]
+    assert (width[ok] < (wide.rates["ci_high"] - wide.rates["ci_low"])[ok]).all()
+
+
+def test_bl53_many_cells_are_cut_in_print_and_whole_in_the_frame():
+    table = bad.bl53_many_cells().sample(20_000, random_state=0)
+    result = audit(table, groups=["region", "decade"]).observed()
+    K = result.cohort.groups.n_groups
+    assert K > 300
+    text = str(result)
+    assert f"{K - 40} of {K} groups not shown" in text
+    assert len(text.splitlines()) < 120
+    assert (result.rates["metric"] == "fpr").sum() == K
+
+
+def test_bl55_a_misspelt_option_is_a_type_error():
+    table, options = bad.bl55_unknown_keyword()
+    with pytest.raises(TypeError, match="n_boots"):
+        audit(table).counterfactual(FORMULA, **options)
+
+
+WRONG_VALUES = [
+    ({"n_boot": -1}, "n_boot must be a whole number >= 1"),
+    ({"n_boot": 10.5}, "n_boot must be a whole number >= 1"),
+    ({"n_perm": "many"}, "n_perm must be a whole number >= 1"),
+    ({"bootstrap": "rows", "n_boot": 10}, "bootstrap must be one of group, cluster, faircfint"),
+    ({"interval": "wald"}, "interval must be one of wilson, logit, plain"),
+    ({"aggregate_interval": "percentile"}, "aggregate_interval must be one of tie-aware"),
+    ({"level": 95}, "level must be a confidence level between 0 and 1"),
+    ({"truncation": (0.5, 0.1)}, "truncation must be"),
+    ({"truncation": 0.01}, "truncation must be"),
+    ({"seed": -3}, "seed must be a whole number"),
+    ({"seed": "today"}, "seed must be a whole number"),
+    ({"n_jobs": 0}, "n_jobs must be"),
+]
+
+
+@pytest.mark.parametrize(("option", "message"), WRONG_VALUES, ids=[str(o) for o, _ in WRONG_VALUES])
+def test_a_wrong_value_is_refused_with_what_is_allowed(option, message):
+    with pytest.raises(ValueError, match=message):
+        audit(bad.cohort()).counterfactual(FORMULA, **option)
+
+
+def test_treatment_has_to_be_named_somewhere():
+    with pytest.raises(DataError, match="no treatment is declared"):
+        audit(bad.cohort()).counterfactual("~ age")
+
+
+def test_left_side_must_be_the_declared_treatment():
+    table = bad.cohort().assign(other=1 - bad.cohort()["d"])
+    with pytest.raises(DataError, match="'other'.*'d'"):
+        audit(table, treatment="d").counterfactual("other ~ age + s")
+
+
+def test_a_cluster_bootstrap_needs_clusters():
+    with pytest.raises(DataError, match="cluster="):
+        audit(bad.cohort()).counterfactual(FORMULA, n_boot=5, bootstrap="cluster")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (np.zeros((2, 5), dtype=int), "shape"),
+        (np.zeros((2, 600)), "whole numbers"),
+        (np.full((2, 600), 600), "from 0 to 599"),
+        (np.zeros((2, 600), dtype=int), "exactly once"),
+    ],
+)
+def test_permutations_are_checked_before_any_work(given, message):
+    with pytest.raises(DataError, match=message):
+        audit(bad.cohort()).counterfactual(FORMULA, permutations=given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [([], "no replicate"), ([[0, 700]], "from 0 to 599"), ([[0.5]], "row numbers")],
+)
+def test_resamples_are_checked_before_any_work(given, message):
+    with pytest.raises(DataError, match=message):
+        audit(bad.cohort()).counterfactual(FORMULA, resamples=given)
+
+
+def test_a_propensity_without_score_or_attributes_is_warned_of():
+    with pytest.warns(ModelWarning) as caught:
+        result = audit(bad.cohort()).counterfactual("d ~ age")
+    said = " ".join(str(w.message) for w in caught)
+    assert "leaves out the score" in said
+    assert "leaves out sex, race" in said
+    assert "score test" in said
+    assert all(str(w.message) in result.warnings for w in caught)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (np.full(600, 1.5), "must lie in"),
+        (np.full(600, np.nan), "missing in 600"),
+        (np.full(5, 0.5), "5"),
+        (pd.Series(0.5, index=np.arange(600) + 1000), "index"),
+    ],
+    ids=["outside", "missing", "length", "index"],
+)
+def test_given_propensities_are_checked(values, message):
+    with pytest.raises(DataError, match=message):
+        audit(bad.cohort(), treatment="d").counterfactual(values)
+
+
+def test_a_clean_analysis_gives_no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CfairWarning)
+        result = audit(bad.cohort(5000), groups="sex").counterfactual("d ~ sex + s + age")
+    assert result.warnings == ()

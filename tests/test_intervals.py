@@ -1,0 +1,264 @@
+"""Wilson and MOVER against statsmodels and against the formulas; interval and p-value agree."""
+
+from __future__ import annotations
+
+import numpy as np
+import plain
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
+
+from cfair.inference.intervals import (
+    boundary_se,
+    effective_size,
+    logit_interval,
+    mover_difference,
+    mover_p_value,
+    mover_ratio,
+    plain_interval,
+    wilson_interval,
+)
+
+LEVELS = [0.5, 0.8, 0.9, 0.95, 0.99, 0.999]
+COUNTS = [(0, 1), (0, 10), (1, 3), (3, 10), (7, 7), (40, 200), (999, 1000)]  # successes, rows
+RATE = st.one_of(st.floats(0.001, 0.999), st.sampled_from([0.0, 1.0, 0.5]))
+SIZE = st.one_of(st.floats(1.05, 20), st.floats(20, 5000), st.integers(2, 50).map(float))
+LEVEL = st.sampled_from(LEVELS)
+
+
+def arrays(*values):
+    return [np.array([v], dtype=float) for v in values]
+
+
+def wilson(p, n, level=0.95, student=True):
+    low, high = wilson_interval(*arrays(p, n), level, student=student)
+    return float(low[0]), float(high[0])
+
+
+# -- one rate -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(("x", "n"), [c for c in COUNTS if c[1] > 1])
+def test_wilson_with_the_normal_quantile_equals_statsmodels(x, n, level):
+    expected = proportion_confint(x, n, alpha=1 - level, method="wilson")
+    np.testing.assert_allclose(wilson(x / n, n, level, student=False), expected, atol=1e-12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(RATE, st.floats(1.5, 1e5), LEVEL, st.booleans())
+def test_wilson_limits_solve_the_defining_equation(p, n, level, student):
+    np.testing.assert_allclose(
+        wilson(p, n, level, student), plain.wilson(p, n, level, student), atol=1e-7
+    )
+
+
+@settings(max_examples=200, deadline=None)
+@given(RATE, st.floats(0, 1e6), LEVEL)
+def test_wilson_stays_in_the_unit_interval_and_holds_the_rate(p, n, level):
+    low, high = wilson(p, n, level)
+    assert 0 <= low <= p + 1e-12
+    assert p - 1e-12 <= high <= 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(RATE, SIZE)
+def test_wilson_is_wider_at_a_higher_level(p, n):
+    limits = [wilson(p, n, level) for level in LEVELS]
+    assert all(a[0] >= b[0] and a[1] <= b[1] for a, b in zip(limits, limits[1:], strict=False))
+
+
+@pytest.mark.parametrize("n", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("p", [0.0, 0.4, 1.0])
+def test_an_effective_size_of_one_or_less_knows_nothing(p, n):
+    assert wilson(p, n) == (0.0, 1.0)
+    assert wilson(p, n, student=False) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("n", [1 + 1e-12, 1 + 1e-6, 1.001, 1.01, 1.1, 1.5, 2.0])
+@pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
+def test_an_effective_size_just_above_one_knows_next_to_nothing(p, n):
+    low, high = wilson(p, n)
+    assert low == (0.0 if p < 1 else pytest.approx(0, abs=0.01)) or low < 0.01
+    assert high > 0.99 or (p == 0 and high > 0.98)
+
+
+def test_boundary_rates_have_one_sided_limits():
+    low, high = wilson(0.0, 50)
+    assert low == 0.0
+    assert 0.03 < high < 0.12
+    low, high = wilson(1.0, 50)
+    assert high == 1.0
+    assert 0.88 < low < 0.97
+
+
+def test_undefined_rates_have_undefined_limits():
+    nan, some, zero = np.array([np.nan]), np.array([0.1]), np.array([0.0])
+    for low, high in (
+        wilson_interval(nan, some * 300),
+        wilson_interval(nan, zero),
+        plain_interval(nan, some),
+        logit_interval(nan, some),
+        logit_interval(nan, nan),
+    ):
+        assert np.isnan([low[0], high[0]]).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_plain_and_logit_intervals_are_the_textbook_ones(level):
+    p, se = 0.3, 0.05
+    z = stats.norm.ppf((1 + level) / 2)
+    low, high = plain_interval(*arrays(p, se), level)
+    np.testing.assert_allclose([low[0], high[0]], np.clip([p - z * se, p + z * se], 0, 1))
+    low, high = logit_interval(*arrays(p, se), level)
+    limits = np.log(p / (1 - p)) + np.array([-1, 1]) * z * se / (p * (1 - p))
+    np.testing.assert_allclose([low[0], high[0]], 1 / (1 + np.exp(-limits)), rtol=1e-12)
+
+
+def test_logit_interval_at_the_boundary_is_everything():
+    low, high = logit_interval(np.array([0.0, 1.0]), np.array([0.1, 0.1]))
+    assert (low.tolist(), high.tolist()) == ([0, 0], [1, 1])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(0.01, 0.99), st.floats(2, 1e4))
+def test_effective_size_undoes_the_binomial_standard_error(p, n):
+    se = np.sqrt(p * (1 - p) / n)
+    assert effective_size(*arrays(p, se, 7))[0] == pytest.approx(n, rel=1e-9)
+    assert boundary_se(*arrays(p, se, 7))[0] == se
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0])
+def test_boundary_rates_use_kish_and_agresti_coull(p):
+    assert effective_size(*arrays(p, 0.0, 37))[0] == 37
+    shrunk = (p * 37 + 2) / 41
+    expected = np.sqrt(shrunk * (1 - shrunk) / 41)
+    assert boundary_se(*arrays(p, 0.0, 37))[0] == pytest.approx(expected, rel=1e-14)
+
+
+# -- two rates ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("a", [c for c in COUNTS if c[1] > 1])
+@pytest.mark.parametrize("b", [(2, 9), (0, 10), (60, 100)])
+def test_mover_with_independent_proportions_is_newcombe(a, b, level):
+    pa, pb = a[0] / a[1], b[0] / b[1]
+    la, lb = wilson(pa, a[1], level, False), wilson(pb, b[1], level, False)
+    low, high = mover_difference(*arrays(pa, *la, pb, *lb))
+    expected = confint_proportions_2indep(*a, *b, method="newcomb", alpha=1 - level)
+    np.testing.assert_allclose([low[0], high[0]], expected, atol=1e-12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(RATE, SIZE, RATE, SIZE, st.floats(-1, 1))
+def test_mover_difference_is_the_formula_and_antisymmetric(a, na, b, nb, rho):
+    la, lb = wilson(a, na), wilson(b, nb)
+    low, high = mover_difference(*arrays(a, *la, b, *lb), rho)
+    np.testing.assert_allclose([low[0], high[0]], plain.mover(a, *la, b, *lb, rho), atol=1e-12)
+    back = mover_difference(*arrays(b, *lb, a, *la), rho)
+    np.testing.assert_allclose([-back[1][0], -back[0][0]], [low[0], high[0]], atol=1e-12)
+    if rho <= 0:
+        assert -1 - 1e-9 <= low[0] <= a - b <= high[0] <= 1 + 1e-9 or rho < 0
+
+
+@settings(max_examples=500, deadline=None)
+@given(RATE, SIZE, RATE, SIZE, st.floats(-0.95, 0.95), LEVEL)
+def test_ratio_holds_one_exactly_when_the_difference_holds_zero(a, na, b, nb, rho, level):
+    la, lb = wilson(a, na, level), wilson(b, nb, level)
+    values = arrays(a, *la, b, *lb)
+    low, high = mover_difference(*values, rho)
+    r_low, r_high = mover_ratio(*values, rho)
+    if a == b == 0:
+        assert np.isnan([r_low[0], r_high[0]]).all()
+        return
+    if min(abs(low[0]), abs(high[0])) < 1e-9:
+        return  # at the edge rounding decides
+    assert (low[0] <= 0 <= high[0]) == (r_low[0] <= 1 <= r_high[0])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.floats(0.05, 0.95), SIZE, st.floats(0.05, 0.95), SIZE, st.floats(-0.9, 0.9))
+def test_ratio_limits_are_where_a_minus_r_b_touches_zero(a, na, b, nb, rho):
+    la, lb = wilson(a, na), wilson(b, nb)
+    low, high = (x[0] for x in mover_ratio(*arrays(a, *la, b, *lb), rho))
+    assert 0 <= low <= a / b * (1 + 1e-9)
+    assert high >= a / b * (1 - 1e-9)
+    if low > 0:
+        edge = plain.mover(a, *la, low * b, low * lb[0], low * lb[1], rho)[0]
+        assert edge == pytest.approx(0, abs=1e-7)
+    if np.isfinite(high) and high < 1e4:
+        edge = plain.mover(a, *la, high * b, high * lb[0], high * lb[1], rho)[1]
+        assert edge == pytest.approx(0, abs=1e-6 * max(1, high))
+
+
+def test_a_ratio_with_a_reference_of_zero_has_no_upper_limit():
+    low, high = mover_ratio(*arrays(0.3, 0.2, 0.4, 0.0, 0.0, 0.1))
+    assert np.isposinf(high[0])
+    assert 0 < low[0] < np.inf
+
+
+# -- p-value --------------------------------------------------------------------------------------
+
+
+def agrees(a, na, b, nb, rho, level, student):
+    p = float(mover_p_value(*arrays(a, na, b, nb), rho, student=student)[0])
+    la, lb = wilson(a, na, level, student), wilson(b, nb, level, student)
+    low, high = plain.mover(a, *la, b, *lb, rho)
+    if min(abs(low), abs(high)) < 1e-9:
+        return True
+    return (p < 1 - level) == (not low <= 0 <= high)
+
+
+@settings(max_examples=400, deadline=None)
+@given(RATE, SIZE, RATE, SIZE, LEVEL, st.booleans())
+def test_p_value_is_below_alpha_exactly_when_the_interval_excludes_zero(a, na, b, nb, level, stud):
+    assert agrees(a, na, b, nb, 0.0, level, stud)
+
+
+@settings(max_examples=400, deadline=None)
+@given(RATE, SIZE, RATE, SIZE, st.floats(-0.5, 0.5), LEVEL)
+def test_p_value_and_interval_agree_for_correlated_rates(a, na, b, nb, rho, level):
+    assert agrees(a, na, b, nb, rho, level, True)
+
+
+# small groups: Student's quantile is extreme in the tails
+SMALL = [(0.1, n, 0.9, m) for n in (1.2, 1.5, 2.0, 2.5, 4.0, 6.0, 9.0) for m in (1.5, 4.0, 300.0)]
+
+
+@pytest.mark.parametrize(("a", "na", "b", "nb"), SMALL)
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
+def test_p_values_of_small_groups_agree_with_the_interval(a, na, b, nb, level):
+    assert agrees(a, na, b, nb, 0.0, level, True)
+    p = float(mover_p_value(*arrays(a, na, b, nb))[0])
+    assert 1e-12 < p <= 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(RATE, SIZE, RATE, SIZE)
+def test_p_value_is_symmetric_and_in_the_unit_interval(a, na, b, nb):
+    p = mover_p_value(*arrays(a, na, b, nb))[0]
+    assert 0 <= p <= 1
+    assert mover_p_value(*arrays(b, nb, a, na))[0] == pytest.approx(p, rel=1e-9)
+
+
+def test_p_value_is_one_for_equal_rates_and_nan_for_undefined_ones():
+    a, b = np.array([0.3, np.nan, 0.0]), np.array([0.3, 0.2, 0.0])
+    n = np.full(3, 40.0)
+    p = mover_p_value(a, n, b, n)
+    assert p[0] == p[2] == 1.0
+    assert np.isnan(p[1])
+
+
+@pytest.mark.parametrize("gap", [0.1, 0.3, 0.6])
+def test_p_value_is_close_to_the_normal_one_in_large_samples(gap):
+    n = 400.0
+    a, b = 0.3 + gap, 0.3
+    p = mover_p_value(*arrays(a, n, b, n))[0]
+    score = confint_proportions_2indep  # the same family of intervals
+    z = gap / np.sqrt((a * (1 - a) + b * (1 - b)) / n)
+    normal = 2 * stats.norm.sf(z)
+    assert abs(np.log(p) - np.log(normal)) < 0.35 * abs(np.log(normal))
+    assert score is not None

@@ -1,0 +1,1 @@
+"""Validation of cfair against R, recorded figures, published tables and simulated truth."""

@@ -1,0 +1,1 @@
+"""Against R itself, through rpy2."""

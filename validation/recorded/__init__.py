@@ -1,0 +1,1 @@
+"""Against figures recorded from runs of the R package faircfint."""

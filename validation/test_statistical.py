@@ -1,0 +1,80 @@
+"""A quick version of `coverage.py`: 60 data sets per design, bounds from binomial error.
+
+It finds a broken interval or test, not a slightly short one; the table in ``coverage.md`` is the
+study.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from cfair.datasets import true_disparities, true_rates
+from validation.coverage import FAIR, figures, run
+from validation.ledger import check, compare
+
+DATASETS = 60
+DESIGNS = ("unequal", "fair")
+# Nine of ten thousand right procedures would fall outside.
+LOWEST = float(binom.ppf(5e-4, DATASETS, 0.95)) / DATASETS
+HIGHEST_SIZE = float(binom.ppf(1 - 5e-4, DATASETS, 0.05)) / DATASETS
+
+
+@cache
+def table(design: str) -> dict:
+    rows = figures(design, 1000, run(design, 1000, DATASETS, seed=77))
+    return {(row["quantity"], row["metric"]): row["value"] for row in rows}
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_coverage_of_rates_and_differences(design):
+    section = "simulated: coverage"
+    found = table(design)
+    for metric in ("cfpr", "cfnr"):
+        compare(section, found["rate, mean", metric], 0.955, 0.045, f"{design}, rates")
+        compare(section, found["difference, mean", metric], 0.955, 0.045, f"{design}, differences")
+    for quantity in ("rate, lowest", "difference, lowest"):
+        values = [found[k] for k in found if k[0] == quantity]
+        # the lowest of a dozen: twice the allowance
+        check(section, min(values) >= LOWEST - 0.04, f"{design}, {quantity}")
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_coverage_of_the_summaries(design):
+    found = table(design)
+    for metric in ("cfpr", "cfnr"):
+        for statistic in ("average", "maximum", "variance"):
+            holds = found[statistic, metric] >= LOWEST
+            check("simulated: coverage", holds, f"{design}, {statistic}, {metric}")
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_size_and_power(design):
+    section = "simulated: tests"
+    found = table(design)
+    for metric in ("cfpr", "cfnr"):
+        if design in FAIR:
+            check(section, found["logit Wald, size", metric] <= HIGHEST_SIZE, metric)
+            check(section, found["max-t, size", metric] <= HIGHEST_SIZE + 0.05, metric)
+        else:
+            check(section, found["logit Wald, power", metric] >= 0.3, metric)
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_bias_and_standard_errors(design):
+    section = "simulated: bias and standard errors"
+    found = table(design)
+    for metric in ("cfpr", "cfnr"):
+        compare(section, found["largest bias", metric], 0.0, 0.04, design)
+        compare(section, found["se over sd, mean", metric], 1.0, 0.2, design)
+
+
+def test_the_truth_of_the_fair_designs_is_no_disparity():
+    for design in FAIR:
+        for metric in ("cfpr", "cfnr"):
+            values = true_rates(design)[metric].to_numpy()
+            compare("simulated: truth", np.ptp(values), 0.0, 0.0, design)
+        compare("simulated: truth", true_disparities(design).iloc[:, -1].abs().max(), 0.0, 1e-15)
