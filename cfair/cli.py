@@ -221,11 +221,8 @@ def _run(table: Any, arguments: argparse.Namespace, *, propensity: Any, **roles:
 
     audit = Audit(table, **roles)
     observed = audit.observed(level=arguments.level)
-    print(observed)
     counterfactual = None
-    if propensity is None:
-        print('\nFor counterfactual rates give --propensity "treatment ~ covariates".')
-    else:
+    if propensity is not None:
         counterfactual = audit.counterfactual(
             propensity,
             level=arguments.level,
@@ -235,7 +232,11 @@ def _run(table: Any, arguments: argparse.Namespace, *, propensity: Any, **roles:
             n_jobs=arguments.n_jobs,
             progress=True,
         )
-        print()
+    print(observed)
+    print()
+    if counterfactual is None:
+        print('For counterfactual rates give --propensity "treatment ~ covariates".')
+    else:
         print(counterfactual)
     if arguments.out is not None:
         written = _write(arguments.out, observed, counterfactual)

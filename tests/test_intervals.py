@@ -77,12 +77,12 @@ def test_an_effective_size_of_one_or_less_knows_nothing(p, n):
     assert wilson(p, n, student=False) == (0.0, 1.0)
 
 
-@pytest.mark.parametrize("n", [1 + 1e-12, 1 + 1e-6, 1.001, 1.01, 1.1, 1.5, 2.0])
+@pytest.mark.parametrize("n", [1 + 1e-12, 1 + 1e-6, 1.001, 1.01, 1.1, 1.5])
 @pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
 def test_an_effective_size_just_above_one_knows_next_to_nothing(p, n):
     low, high = wilson(p, n)
-    assert low == (0.0 if p < 1 else pytest.approx(0, abs=0.01)) or low < 0.01
-    assert high > 0.99 or (p == 0 and high > 0.98)
+    assert low < 0.01
+    assert high > 0.99
 
 
 def test_boundary_rates_have_one_sided_limits():
@@ -160,8 +160,11 @@ def test_mover_difference_is_the_formula_and_antisymmetric(a, na, b, nb, rho):
     np.testing.assert_allclose([low[0], high[0]], plain.mover(a, *la, b, *lb, rho), atol=1e-12)
     back = mover_difference(*arrays(b, *lb, a, *la), rho)
     np.testing.assert_allclose([-back[1][0], -back[0][0]], [low[0], high[0]], atol=1e-12)
-    if rho <= 0:
-        assert -1 - 1e-9 <= low[0] <= a - b <= high[0] <= 1 + 1e-9 or rho < 0
+    assert low[0] <= a - b + 1e-12
+    assert high[0] >= a - b - 1e-12
+    if rho == 0:
+        assert -1 - 1e-9 <= low[0]
+        assert high[0] <= 1 + 1e-9
 
 
 @settings(max_examples=500, deadline=None)
@@ -219,21 +222,24 @@ def test_p_value_is_below_alpha_exactly_when_the_interval_excludes_zero(a, na, b
 
 
 @settings(max_examples=400, deadline=None)
-@given(RATE, SIZE, RATE, SIZE, st.floats(-0.5, 0.5), LEVEL)
+@given(RATE, st.floats(10, 5000), RATE, st.floats(10, 5000), st.floats(-0.5, 0.5), LEVEL)
 def test_p_value_and_interval_agree_for_correlated_rates(a, na, b, nb, rho, level):
     assert agrees(a, na, b, nb, rho, level, True)
 
 
-# small groups: Student's quantile is extreme in the tails
-SMALL = [(0.1, n, 0.9, m) for n in (1.2, 1.5, 2.0, 2.5, 4.0, 6.0, 9.0) for m in (1.5, 4.0, 300.0)]
-
-
-@pytest.mark.parametrize(("a", "na", "b", "nb"), SMALL)
-@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
-def test_p_values_of_small_groups_agree_with_the_interval(a, na, b, nb, level):
-    assert agrees(a, na, b, nb, 0.0, level, True)
-    p = float(mover_p_value(*arrays(a, na, b, nb))[0])
-    assert 1e-12 < p <= 1
+# small groups, where Student's quantile is extreme far out in the tails
+@pytest.mark.parametrize(("a", "b", "nb"), [(1.0, 0.54, 73.0), (0.0, 0.78, 40.0), (0.1, 0.9, 4.0)])
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.95, 0.999])
+def test_p_values_of_small_groups_agree_with_the_interval(a, b, nb, level):
+    na = np.linspace(1.01, 12, 1500)
+    a, b, nb = (np.full(len(na), x) for x in (a, b, nb))
+    p = mover_p_value(a, na, b, nb)
+    limits = (wilson_interval(r, n, level) for r, n in ((a, na), (b, nb)))
+    (la, ua), (lb, ub) = limits
+    low, high = mover_difference(a, la, ua, b, lb, ub)
+    clear = np.minimum(np.abs(low), np.abs(high)) > 1e-9
+    wrong = clear & ((p < 1 - level) == ((low <= 0) & (high >= 0)))
+    assert not wrong.any(), f"p-values {p[wrong][:3]} at effective sizes {na[wrong][:3]}"
 
 
 @settings(max_examples=100, deadline=None)
@@ -252,13 +258,10 @@ def test_p_value_is_one_for_equal_rates_and_nan_for_undefined_ones():
     assert np.isnan(p[1])
 
 
-@pytest.mark.parametrize("gap", [0.1, 0.3, 0.6])
+@pytest.mark.parametrize("gap", [0.05, 0.1, 0.15])
 def test_p_value_is_close_to_the_normal_one_in_large_samples(gap):
-    n = 400.0
+    n = 2000.0
     a, b = 0.3 + gap, 0.3
     p = mover_p_value(*arrays(a, n, b, n))[0]
-    score = confint_proportions_2indep  # the same family of intervals
     z = gap / np.sqrt((a * (1 - a) + b * (1 - b)) / n)
-    normal = 2 * stats.norm.sf(z)
-    assert abs(np.log(p) - np.log(normal)) < 0.35 * abs(np.log(normal))
-    assert score is not None
+    assert np.log(p) == pytest.approx(np.log(2 * stats.norm.sf(z)), rel=0.05)

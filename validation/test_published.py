@@ -115,7 +115,7 @@ def test_standard_errors_at_5000_rows_match_the_printed_deviations():
         compare("published: known rates, deviations", ratio, np.ones(4), 0.16, metric)
 
 
-# -- a fair score that every naive analysis calls unfair --------------------------------------------
+# -- a fair score that every naive analysis calls unfair -----------------------------------------
 
 EXACT = {
     ("cfpr", "IPW"): (0.181970, 0.181970),
@@ -168,7 +168,7 @@ def test_fair_score_shares():
             compare(section, z, 0.0, 4.0)
 
 
-# -- public counts ----------------------------------------------------------------------------------
+# -- public counts -------------------------------------------------------------------------------
 
 
 def test_compas_two_year_counts():

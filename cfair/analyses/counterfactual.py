@@ -37,11 +37,13 @@ from cfair.inference.permutation import NullDesign, PermutationNull, permutation
 from cfair.inference.resampling import check_n_replicates, seed_entropy
 from cfair.nuisance.overlap import Overlap, overlap
 from cfair.nuisance.propensity import (
+    Omitted,
     Propensity,
     PropensityRequest,
     check_truncation,
     estimate_propensity,
-    omitted_variables,
+    omitted_call,
+    omitted_groups,
 )
 from cfair.results import text
 from cfair.results.counterfactual import COUNTERFACTUAL, CounterfactualResult
@@ -168,7 +170,8 @@ def counterfactual(
     model = TreatmentModel(
         propensity.pi,
         propensity.matrix,
-        None if propensity.matrix is None else propensity.fitted,
+        None if propensity.fit is None else propensity.fitted,
+        None if propensity.fit is None else propensity.fit.information,
     )
     arrays = (cohort.y, cohort.s, cohort.d, cohort.groups.codes)
     K = cohort.groups.n_groups
@@ -387,26 +390,26 @@ def _model_notes(cohort: Cohort, propensity: Propensity) -> list[str]:
     """Warn when the propensity leaves out the score or the attributes, and say if it matters."""
     if propensity.columns is None:
         return []
-    tests = {o.what: o for o in omitted_variables(propensity, cohort)}
     notes = []
     names = [x for x in (cohort.score_name, cohort.prediction_name) if x is not None]
+    call = omitted_call(propensity, cohort)
     if names and not set(names) & set(propensity.columns):
         notes.append(
             f"the propensity formula leaves out the score: where treatment follows {names[0]!r}, "
-            f"rates are biased{_evidence(tests.get(cohort.rule))}. Add {names[0]}."
+            f"rates are biased{_evidence(call)}. Add {names[0]}."
         )
-    elif cohort.rule in tests and tests[cohort.rule].p_value < 0.001 and cohort.cutoff is not None:
-        o = tests[cohort.rule]
+    elif call is not None and call.p_value < 0.001 and cohort.cutoff is not None:
         notes.append(
             f"treatment follows the call {cohort.rule} beyond the propensity formula (score test "
-            f"chi2({o.df}) = {o.chi2:.1f}, {text.p_value(o.p_value)}). "
+            f"chi2({call.df}) = {call.chi2:.1f}, {text.p_value(call.p_value)}). "
             f"Add I({cohort.score_name} >= {cohort.cutoff:g})."
         )
     missing = [a for a in cohort.groups.attributes if a not in propensity.columns]
     if missing:
         notes.append(
             f"the propensity formula leaves out {', '.join(missing)}: where treatment differs "
-            f"between groups, their rates are biased{_evidence(tests.get('the groups'))}. "
+            f"between groups, their rates are biased"
+            f"{_evidence(omitted_groups(propensity, cohort))}. "
             f"Add {' * '.join(cohort.groups.attributes)}."
         )
     for note in notes:
@@ -414,7 +417,7 @@ def _model_notes(cohort: Cohort, propensity: Propensity) -> list[str]:
     return notes
 
 
-def _evidence(omitted: Any) -> str:
+def _evidence(omitted: Omitted | None) -> str:
     if omitted is None:
         return ""
     return (

@@ -35,11 +35,14 @@ class TreatmentModel:
         Design matrix of the logistic fit; None if the probabilities count as known.
     fitted : (n,) array or None
         Probabilities before truncation, those of the score equations.
+    information : (p, p) array or None
+        Sum of ``pi (1 - pi) x x'`` without sampling weights, if it is known from the fit.
     """
 
     pi: Array
     design: Array | None = None
     fitted: Array | None = None
+    information: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -154,10 +157,15 @@ def cell_moments(
     X = model.design
     odds = weight_derivative(d, model)[untreated] * a[untreated]
     residual = -model.fitted[untreated] * w * a[untreated]
-    rows = X[untreated]
-    slope = np.column_stack([by_cell(odds * column) for column in rows.T])
-    cross = np.column_stack([by_cell(residual * column) for column in rows.T])
+    rows = np.ascontiguousarray(X[untreated].T)
+    slope = np.column_stack([by_cell(odds * column) for column in rows])
+    if weights is None and np.array_equal(model.fitted[untreated], model.pi[untreated]):
+        cross = -slope  # w pi = o where nothing is truncated
+    else:
+        cross = np.column_stack([by_cell(residual * column) for column in rows])
     information, meat = _score_moments(X, d, model.fitted, a)
+    if weights is None and model.information is not None:
+        information = model.information
     return CellMoments(by_cell(w), by_cell(w * w), count, slope, cross, information, meat)
 
 

@@ -218,11 +218,7 @@ def label_type(n_groups: int) -> type[np.unsignedinteger[Any]]:
 
 
 def shuffled_labels(labels: Integers, n_replicates: int, rng: np.random.Generator) -> Integers:
-    """Random permutations of labels, by sorting random keys that carry the label in their low bits.
-
-    Sorting integers is vectorised in numpy, so this is several times faster than a shuffle. Two
-    rows with the same random bits are not put in random order; with at least 28 random bits for
-    20,000 rows, or 48 for more, less than one pair in a replicate is expected to be such.
+    """Random permutations of labels.
 
     Parameters
     ----------
@@ -235,6 +231,24 @@ def shuffled_labels(labels: Integers, n_replicates: int, rng: np.random.Generato
     -------
     (n_replicates, n) array of the type of `labels`
     """
+    result = np.empty((n_replicates, len(labels)), dtype=labels.dtype)
+    if len(labels) <= _SORT_UP_TO:
+        _shuffle_by_sorting(labels, result, rng)
+    else:
+        _shuffle_by_filling(labels, result, rng)
+    return result
+
+
+_SORT_UP_TO = 100_000
+
+
+def _shuffle_by_sorting(labels: Integers, result: Integers, rng: np.random.Generator) -> None:
+    """Sort random keys that carry the label in their low bits.
+
+    Sorting integers is vectorised in numpy, so this is several times faster than a shuffle. Two
+    rows with the same random bits are not put in random order; with at least 28 random bits for
+    20,000 rows, or 48 for more, less than one pair in a replicate is expected to be such.
+    """
     n = len(labels)
     bits = int(labels.max()).bit_length() if n else 0
     key: type[np.unsignedinteger[Any]] = np.uint64
@@ -242,10 +256,9 @@ def shuffled_labels(labels: Integers, n_replicates: int, rng: np.random.Generato
         key = np.uint32
     mask = key(2**bits - 1)
     low = labels.astype(key)
-    result = np.empty((n_replicates, n), dtype=labels.dtype)
     # A few replicates at a time: enough to spare numpy's overhead, few enough to stay in cache.
     together = max(1, 50_000 // max(1, n))
-    for first in range(0, n_replicates, together):
+    for first in range(0, len(result), together):
         rows = result[first : first + together]
         keys = rng.integers(0, np.iinfo(key).max, size=rows.shape, dtype=key, endpoint=True)
         keys &= ~mask
@@ -253,4 +266,32 @@ def shuffled_labels(labels: Integers, n_replicates: int, rng: np.random.Generato
         keys.sort(axis=1)
         keys &= mask
         rows[:] = keys
-    return result
+
+
+def _shuffle_by_filling(labels: Integers, result: Integers, rng: np.random.Generator) -> None:
+    """Give most rows an independent label, and shuffle only what is left over.
+
+    A labelling with the right counts whose law does not change when rows are exchanged is a uniform
+    permutation. So each row takes a label from one random byte, by a table that fills each group to
+    five standard deviations below its size; a draw that overfills a group is drawn again.
+    """
+    n = len(labels)
+    sizes = np.bincount(labels)
+    share = sizes / n
+    aim = np.maximum(sizes - 5 * np.sqrt(n * share * (1 - share)), 0) / n
+    entries = np.floor(256 * aim).astype(np.intp)
+    free = len(sizes)
+    table = np.full(256, free, dtype=np.uint16 if free > 255 else labels.dtype)
+    table[: entries.sum()] = np.repeat(np.arange(len(sizes)), entries)
+    for row in result:
+        while True:
+            drawn = table[
+                rng.integers(0, 2**64, size=-(-n // 8), dtype=np.uint64).view(np.uint8)[:n]
+            ]
+            left = sizes - np.bincount(drawn, minlength=free + 1)[:free]
+            if (left >= 0).all():
+                break
+        rest = np.repeat(np.arange(free), left).astype(labels.dtype)
+        rng.shuffle(rest)
+        drawn[drawn == free] = rest
+        row[:] = drawn

@@ -18,6 +18,7 @@ from cfair.errors import ConvergenceError
 Array = NDArray[np.float64]
 
 _BLOCK = 16_384
+_WARM_FROM = 200_000
 _DECREMENT = 1e-13  # in units of the log likelihood: far below any statistical meaning
 _RANK_TOLERANCE = 1e-11  # R's glm.fit: min(1e-7, epsilon / 1000)
 
@@ -45,6 +46,8 @@ class LogisticFit:
         separate the outcome, in all rows or in some, and their maximum likelihood is infinite.
     score_norm : float
         Largest absolute element of the score at the last step.
+    information : (q, q) array
+        Observed information of the q kept columns.
     """
 
     coef: Array
@@ -55,6 +58,7 @@ class LogisticFit:
     converged: bool
     separated: NDArray[np.bool_]
     score_norm: float
+    information: Array
 
     def predict(self, X: Array) -> Array:
         """Probabilities for the rows of a design matrix with the same columns.
@@ -112,7 +116,7 @@ def fit_logistic(
     d = np.asarray(outcome, dtype=np.float64)
     kept = independent_columns(X)
     Z = X if kept.all() else np.ascontiguousarray(X[:, kept])
-    beta = np.zeros(Z.shape[1]) if start is None else np.asarray(start, dtype=np.float64)[kept]
+    beta = _starting_values(Z, d, weights) if start is None else np.asarray(start, float)[kept]
     beta, state = _newton(Z, d, weights, beta, max_iter)
 
     coef = np.full(X.shape[1], np.nan)
@@ -128,7 +132,19 @@ def fit_logistic(
         converged=state.converged,
         separated=separated,
         score_norm=state.score_norm,
+        information=state.information,
     )
+
+
+def _starting_values(Z: Array, d: Array, weights: Array | None) -> Array:
+    """Zero; in large data the fit of a sixteenth of the rows, which spares three passes of five."""
+    zero = np.zeros(Z.shape[1])
+    if len(d) < _WARM_FROM:
+        return zero
+    some = slice(None, None, 16)
+    part = np.ascontiguousarray(Z[some])
+    beta, state = _newton(part, d[some], None if weights is None else weights[some], zero, 15)
+    return zero if state.moving.any() or not state.converged else beta
 
 
 @dataclass(frozen=True)
@@ -138,6 +154,7 @@ class _NewtonState:
     converged: bool
     moving: NDArray[np.bool_]
     score_norm: float
+    information: Array
 
 
 def _newton(
@@ -174,6 +191,7 @@ def _newton(
         converged=converged,
         moving=moving,
         score_norm=float(np.max(np.abs(score), initial=0.0)),
+        information=hessian,
     )
 
 
@@ -260,7 +278,7 @@ def independent_columns(X: Array) -> NDArray[np.bool_]:
     (p,) bool array
     """
     n, p = X.shape
-    if n >= p and _clearly_independent(X):
+    if p == 0 or (n >= p and _clearly_independent(X)):
         return np.ones(p, dtype=bool)
     R = _triangular_factor(X)
     kept: list[int] = []
@@ -402,18 +420,21 @@ def solve_many(information: Array, right: Array) -> Array:
 
 
 def score_test(
-    X: Array, outcome: NDArray[np.integer] | Array, fitted: Array, added: Array
+    X: Array,
+    outcome: NDArray[np.integer] | Array,
+    fit: LogisticFit,
+    added: Array,
 ) -> tuple[float, int, float]:
     """Rao's score test of adding columns to a fitted logistic regression.
 
     Parameters
     ----------
-    X : (n, p) array
-        Columns in the model.
+    X : (n, q) array
+        Columns in the model, those that were kept.
     outcome : (n,) array of 0 and 1
-    fitted : (n,) array
-        Fitted probabilities.
-    added : (n, q) array
+    fit : LogisticFit
+        Of `outcome` on `X`.
+    added : (n, m) array
         Columns to add.
 
     Returns
@@ -431,13 +452,11 @@ def score_test(
     """
     from scipy.special import chdtrc
 
-    v = fitted * (1 - fitted)
-    score = added.T @ (outcome - fitted)
-    weighted = added * v[:, None]
+    weighted = added * (fit.fitted * (1 - fit.fitted))[:, None]
+    score = added.T @ (outcome - fit.fitted)
     cross = X.T @ weighted
     total = weighted.T @ added
-    information = (X * v[:, None]).T @ X
-    schur = total - cross.T @ solve_information(information, cross)
+    schur = total - cross.T @ solve_information(fit.information, cross)
     values, vectors = np.linalg.eigh((schur + schur.T) / 2)
     keep = values > 1e-8 * max(float(np.trace(total)), 1e-300)
     df = int(np.count_nonzero(keep))

@@ -71,9 +71,9 @@ def overlap(cohort: Cohort, propensity: Propensity) -> Overlap:
 def _propensities(cohort: Cohort, propensity: Propensity) -> pd.DataFrame:
     assert cohort.d is not None
     low, high = propensity.truncation
-    order = np.lexsort((propensity.fitted, cohort.d, cohort.groups.codes))
-    cell = (cohort.groups.codes * 2 + cohort.d)[order]
-    limits = np.searchsorted(cell, np.arange(2 * cohort.groups.n_groups + 1))
+    cell = (cohort.groups.codes * 2 + cohort.d).astype(np.int16)
+    order = np.argsort(cell, kind="stable")  # a radix sort for 16 bits
+    limits = np.searchsorted(cell[order], np.arange(2 * cohort.groups.n_groups + 1))
     value = propensity.fitted[order]
     parts = [
         (name, arm, value[limits[2 * g + arm] : limits[2 * g + arm + 1]])

@@ -399,8 +399,8 @@ class Omitted:
     p_value: float
 
 
-def omitted_variables(propensity: Propensity, cohort: Cohort) -> list[Omitted]:
-    """Score tests of adding the 0/1 call, and the groups, to the propensity.
+def omitted_call(propensity: Propensity, cohort: Cohort) -> Omitted | None:
+    """Score test of adding the 0/1 call to the propensity; None if it is in, or nothing was fitted.
 
     Parameters
     ----------
@@ -409,17 +409,30 @@ def omitted_variables(propensity: Propensity, cohort: Cohort) -> list[Omitted]:
 
     Returns
     -------
-    list of Omitted
-        Empty if nothing was fitted.
+    Omitted or None
     """
-    if propensity.matrix is None or cohort.d is None:
-        return []
-    rule = cohort.rule
+    return _omitted(cohort.rule, propensity, cohort, cohort.s[:, None].astype(np.float64))
+
+
+def omitted_groups(propensity: Propensity, cohort: Cohort) -> Omitted | None:
+    """Score test of adding the groups to the propensity.
+
+    Parameters
+    ----------
+    propensity : Propensity
+    cohort : Cohort
+
+    Returns
+    -------
+    Omitted or None
+    """
     labels = np.unique(cohort.groups.codes)
     dummies = (cohort.groups.codes[:, None] == labels[None, 1:]).astype(np.float64)
-    tested = []
-    for what, columns in ((rule, cohort.s[:, None].astype(np.float64)), ("the groups", dummies)):
-        chi2, df, p = score_test(propensity.matrix, cohort.d, propensity.fitted, columns)
-        if df > 0:
-            tested.append(Omitted(what, chi2, df, p))
-    return tested
+    return _omitted("the groups", propensity, cohort, dummies)
+
+
+def _omitted(what: str, propensity: Propensity, cohort: Cohort, columns: Array) -> Omitted | None:
+    if propensity.matrix is None or propensity.fit is None or cohort.d is None:
+        return None
+    chi2, df, p = score_test(propensity.matrix, cohort.d, propensity.fit, columns)
+    return Omitted(what, chi2, df, p) if df else None

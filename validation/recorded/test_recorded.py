@@ -112,7 +112,7 @@ def same(section: str, found: dict, expected: dict, tolerance: float = RATE, nam
         compare(section, found[name], expected[name], COUNT if observed else tolerance, name)
 
 
-# -- standard.json ----------------------------------------------------------------------------------
+# -- standard.json -------------------------------------------------------------------------------
 
 MODELS = {
     "glm_given_cutoff_0.5": (GIVEN, 0.5),
@@ -180,7 +180,10 @@ def r_names(coefficients: pd.Series) -> dict[str, float]:
 def test_coefficients_of_the_given_model():
     result = analyse(cohort(), GIVEN)
     found = r_names(result.propensity.coefficients)
-    for key, tolerance in (("given_propensity_model", COEF), ("given_propensity_model_tight", TIGHT)):
+    for key, tolerance in (
+        ("given_propensity_model", COEF),
+        ("given_propensity_model_tight", TIGHT),
+    ):
         model = record("standard")[key]
         assert set(found) == set(model["coefficients"])
         for name, value in model["coefficients"].items():
@@ -205,7 +208,7 @@ def test_coefficients_of_models_the_package_fits(file, name, formula):
     compare("recorded: coefficients", result.propensity.fit.deviance, model["deviance"], 1e-8)
 
 
-# -- one attribute ----------------------------------------------------------------------------------
+# -- one attribute -------------------------------------------------------------------------------
 
 
 def test_one_attribute_given_model():
@@ -269,7 +272,7 @@ def test_all_single_attribute_cases_are_here():
     }  # fmt: skip
 
 
-# -- missing values and coding ----------------------------------------------------------------------
+# -- missing values and coding -------------------------------------------------------------------
 
 
 def rows_of(key: str) -> np.ndarray:
@@ -483,9 +486,7 @@ def test_treatment_a_factor_where_the_original_takes_the_treated_for_the_untreat
             compare(section, value, np.nan, 0, name)
         elif name.startswith(("fpr", "fnr")):
             compare(section, value, figures(result)[name], COUNT, name)
-    for (attribute, level), column in zip(
-        c.groups.margins, c.groups.margin_matrix, strict=True
-    ):
+    for (attribute, level), column in zip(c.groups.margins, c.groups.margin_matrix, strict=True):
         free = (column[c.groups.codes] == 1) & (np.asarray(c.y) == 0)
         wrong = np.sum(w[free] * np.asarray(c.s)[free]) / np.sum(w[free])
         compare(section, expected[f"cfpr_marg_{attribute}_{level}"], wrong, RATE, str(level))
@@ -515,7 +516,7 @@ def test_all_missing_and_coding_cases_are_here():
     }  # fmt: skip
 
 
-# -- degenerate groups ------------------------------------------------------------------------------
+# -- degenerate groups ---------------------------------------------------------------------------
 
 
 def edge_data(name: str) -> tuple[pd.DataFrame, tuple[str, ...], float]:
@@ -603,7 +604,9 @@ def test_the_maximum_of_no_pair_is_undefined_where_the_original_says_minus_infin
     name = "two_groups_one_without_events"
     check(section, cases("edge_cases")[name]["nonfinite"]["max_neg"] == "-Inf", "recorded")
     data, groups, _ = edge_data(name)
-    compare(section, figures(analyse(data, groups=groups), as_r=False, second="1")["max_neg"], np.nan, 0)
+    compare(
+        section, figures(analyse(data, groups=groups), as_r=False, second="1")["max_neg"], np.nan, 0
+    )
 
 
 def test_truncated_propensities_nearly_separated():
@@ -648,7 +651,7 @@ def test_all_degenerate_cases_are_here():
     assert set(cases("edge_cases")) == {*EDGES, *others}
 
 
-# -- kinds of input ---------------------------------------------------------------------------------
+# -- kinds of input ------------------------------------------------------------------------------
 
 
 def test_data_frame():
@@ -725,7 +728,7 @@ def test_all_kinds_of_input_are_here():
     }  # fmt: skip
 
 
-# -- replicates -------------------------------------------------------------------------------------
+# -- replicates ----------------------------------------------------------------------------------
 
 
 def draws_as_r(draws: pd.DataFrame) -> pd.DataFrame:
@@ -847,7 +850,7 @@ def test_replicates_of_one_model_throughout_which_the_original_does_not_have():
     check("recorded: null replicates", gap > 1e-3, "the model matters")
 
 
-# -- intervals and u-values -------------------------------------------------------------------------
+# -- intervals and u-values ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("key", ["alpha_0.05", "alpha_0.1"])
@@ -894,7 +897,9 @@ def test_intervals_of_the_result_are_the_same_basic_intervals():
     for row in frame.itertuples():
         values = draws[f"{row.metric}_{row.group.replace(' & ', '')}"].to_numpy()[:, None]
         limits = bootstrap_interval(np.array([row.estimate]), values, "basic")
-        compare("recorded: intervals", [row.ci_low, row.ci_high], [limits.low[0], limits.high[0]], 0)
+        compare(
+            "recorded: intervals", [row.ci_low, row.ci_high], [limits.low[0], limits.high[0]], 0
+        )
 
 
 def test_intervals_inside_the_plots():

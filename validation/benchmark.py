@@ -1,0 +1,388 @@
+"""Speed and memory of the replicates, and the error of the shortcuts behind them.
+
+    python validation/benchmark.py               # two minutes: 5000 rows, against numpy and R
+    python validation/benchmark.py --large       # and a million rows, in a process of its own
+
+One thread throughout. Times are CPU seconds of the process, the median of several runs (a million
+rows: one run), so that other work on the machine disturbs them less; the wall time stands beside
+them. The tables go to ``benchmark.md``.
+"""
+
+from __future__ import annotations
+
+import os
+
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_name] = "1"
+
+import argparse
+import json
+import platform
+import resource
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit
+
+import cfair
+from cfair.errors import CfairWarning
+from cfair.estimators import rates_from_cells
+
+HERE = Path(__file__).parent
+REPLICATES = 500
+
+
+def make_cohort(n: int, levels: tuple[int, int], n_covariates: int, seed: int = 1) -> pd.DataFrame:
+    """A cohort with unequal groups whose treatment depends on attributes, score and covariates."""
+    rng = np.random.default_rng(seed)
+    a1, a2 = (rng.choice(k, n, p=np.arange(k, 0, -1) / (k * (k + 1) / 2)) for k in levels)
+    X = rng.standard_normal((n, n_covariates))
+    effect = 0.3 / np.arange(1, n_covariates + 1)
+    y0 = rng.random(n) < expit(-0.7 + X @ effect + 0.2 * a1 - 0.1 * a2)
+    score = expit(1.2 * y0 - 0.6 + X @ effect + 0.8 * rng.standard_normal(n))
+    d = rng.random(n) < expit(-1.2 + score + X @ effect[::-1] + 0.2 * a1 + 0.1 * a2)
+    y = np.where(d, y0 & (rng.random(n) < 0.6), y0)
+    columns = {f"x{j + 1}": X[:, j] for j in range(n_covariates)}
+    return pd.DataFrame(
+        {
+            "y": y.astype(np.int8),
+            "d": d.astype(np.int8),
+            "score": score,
+            "a1": pd.Categorical.from_codes(a1, [f"a{k}" for k in range(levels[0])]),
+            "a2": pd.Categorical.from_codes(a2, [f"b{k}" for k in range(levels[1])]),
+            **columns,
+        }
+    )
+
+
+def formula(n_covariates: int, with_attributes: bool) -> str:
+    """Propensity with or without the attributes."""
+    covariates = " + ".join(f"x{j + 1}" for j in range(n_covariates))
+    return f"d ~ {'a1 * a2 + ' if with_attributes else ''}score + {covariates}"
+
+
+def analyse(data: pd.DataFrame, text: str, **options):
+    """One analysis, without advice."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CfairWarning)
+        audit = cfair.Audit(
+            data, outcome="y", score="score", cutoff=0.5, groups=["a1", "a2"], treatment="d"
+        )
+        return audit.counterfactual(text, **options)
+
+
+def clock(work: Callable[[], object], runs: int = 5) -> tuple[float, float]:
+    """Median CPU and wall seconds."""
+    cpu, wall = [], []
+    for _ in range(runs):
+        start = time.process_time(), time.perf_counter()
+        work()
+        cpu.append(time.process_time() - start[0])
+        wall.append(time.perf_counter() - start[1])
+    return float(np.median(cpu)), float(np.median(wall))
+
+
+# -- the same by plain loops ----------------------------------------------------------------------
+
+
+def newton(X: np.ndarray, d: np.ndarray) -> np.ndarray:
+    """Logistic regression from zero to convergence, as anybody would write it."""
+    beta = np.zeros(X.shape[1])
+    for _ in range(30):
+        p = 1 / (1 + np.exp(-X @ beta))
+        step = np.linalg.solve((X * (p * (1 - p))[:, None]).T @ X, X.T @ (d - p))
+        beta += step
+        if np.max(np.abs(step)) < 1e-10:
+            break
+    return 1 / (1 + np.exp(-X @ beta))
+
+
+def numpy_loop(data: pd.DataFrame, with_attributes: bool, replicates: int) -> None:
+    """Permutations and bootstrap, a full refit in each replicate."""
+    rng = np.random.default_rng(0)
+    y, d = data["y"].to_numpy(int), data["d"].to_numpy(int)
+    s = (data["score"] >= 0.5).to_numpy(int)
+    group = (data["a1"].cat.codes * len(data["a2"].cat.categories) + data["a2"].cat.codes).to_numpy(
+        int
+    )
+    K = group.max() + 1
+    X = np.column_stack([np.ones(len(d)), data["score"], data.filter(regex="^x")])
+
+    def rates(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        design = X[rows]
+        if with_attributes:
+            design = np.column_stack([design, np.eye(K)[labels][:, 1:]])
+        pi = np.clip(newton(design, d[rows]), 0.005, 0.995)
+        w = (1 - d[rows]) / (1 - pi)
+        cells = np.bincount(labels * 4 + y[rows] * 2 + s[rows], weights=w, minlength=4 * K)
+        return np.concatenate(rates_from_cells(cells.reshape(K, 2, 2)))
+
+    everyone = np.arange(len(d))
+    members = [np.flatnonzero(group == k) for k in range(K)]
+    for _ in range(replicates):
+        rates(everyone, rng.permutation(group))
+    for _ in range(replicates):
+        rows = np.concatenate([rng.choice(m, len(m)) for m in members])
+        rates(rows, group[rows])
+
+
+R_LOOP = """
+one_replicate <- function(data, formula) {
+  fit <- glm(formula, family = binomial, data = data)
+  w <- (1 - data$d) / (1 - pmin(pmax(fitted(fit), 0.005), 0.995))
+  by <- interaction(data$a1, data$a2)
+  c(tapply(w * data$s * (1 - data$y), by, sum) / tapply(w * (1 - data$y), by, sum),
+    tapply(w * (1 - data$s) * data$y, by, sum) / tapply(w * data$y, by, sum))
+}
+loop <- function(data, formula, replicates) {
+  formula <- as.formula(formula)
+  by <- split(seq_len(nrow(data)), interaction(data$a1, data$a2))
+  null <- replicate(replicates, {
+    shuffled <- data
+    shuffled[c("a1", "a2")] <- data[sample(nrow(data)), c("a1", "a2")]
+    one_replicate(shuffled, formula)
+  })
+  boot <- replicate(replicates, {
+    rows <- unlist(lapply(by, function(i) sample(i, length(i), replace = TRUE)))
+    one_replicate(data[rows, ], formula)
+  })
+  invisible(NULL)
+}
+"""
+
+
+def r_seconds(data: pd.DataFrame, text: str, replicates: int) -> float | None:
+    """CPU seconds of the loop in R; None without R or rpy2."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import rpy2.robjects as ro
+    except Exception:  # no rpy2, or no R that it can load
+        return None
+    frame = data.assign(s=(data["score"] >= 0.5).astype(int))
+    columns = {
+        c: ro.FactorVector(ro.StrVector(frame[c].astype(str)))
+        if c in ("a1", "a2")
+        else ro.FloatVector(frame[c].astype(float))
+        for c in frame
+    }
+    ro.r(R_LOOP)
+    ro.globalenv["data"] = ro.DataFrame(columns)
+    return float(ro.r(f"system.time(loop(data, '{text}', {replicates}))[['user.self']]")[0])
+
+
+# -- errors of the shortcuts ------------------------------------------------------------------------
+
+
+def in_deviations(fast: np.ndarray, exact: np.ndarray) -> tuple[float, float]:
+    """Mean and largest difference, in standard deviations of the replicates."""
+    off = np.abs(fast - exact) / np.nanstd(exact, axis=0)
+    return float(np.nanmean(off)), float(np.nanmax(off))
+
+
+def permutation_errors(data: pd.DataFrame, text: str) -> tuple[float, float]:
+    """The same seed gives the same labels whether or not the propensity is refitted."""
+    draws = [
+        analyse(data, text, n_perm=REPLICATES, seed=3, exact=exact).null_draws[["cfpr", "cfnr"]]
+        for exact in (False, True)
+    ]
+    return in_deviations(*(d.to_numpy() for d in draws))
+
+
+def bootstrap_errors(data: pd.DataFrame, text: str) -> tuple[float, float, float]:
+    """One Newton step against a full refit, with the very weights of the one-pass bootstrap.
+
+    They are drawn inside, so this goes below the public functions.
+    """
+    from cfair.inference import bootstrap as b
+    from cfair.inference.influence import TreatmentModel
+    from cfair.inference.resampling import streams
+
+    result = analyse(data, text)
+    c, p = result.cohort, result.propensity
+    K = c.groups.n_groups
+    sample = b._arrange(
+        c.y, c.s, c.d, c.groups.codes, K, TreatmentModel(p.pi, p.matrix, p.fitted), p.coef,
+        p.truncation, None, True,
+    )  # fmt: skip
+    plan = b._one_pass_plan(sample)
+    fast, exact = [], []
+    for block in streams(3, 2, REPLICATES):
+        fast.append(b._one_pass(sample, plan, block).cells)
+        rng = block.generator()
+        weights = np.hstack(
+            [b.exchangeable_weights(rng, block.size, last - first) for first, last, *_ in plan.runs]
+        )
+        exact.append(b._refit_weights(sample, weights.astype(float)).cells)
+    rates = [np.hstack(rates_from_cells(np.concatenate(parts))) for parts in (fast, exact)]
+    multinomial = analyse(data, text, n_boot=REPLICATES, exact=True, seed=3).boot.cells
+    ratio = rates[0].std(axis=0) / np.hstack(rates_from_cells(multinomial)).std(axis=0)
+    return (*in_deviations(*rates), float(ratio.mean()))
+
+
+# -- tables -----------------------------------------------------------------------------------------
+
+
+def small(say: Callable[[str], None]) -> list[str]:
+    """5000 rows, 4 groups."""
+    n, r_replicates, numpy_replicates = 5000, 25, 50
+    lines = [
+        f"## {n:,} rows, 4 groups, {REPLICATES} permutations and {REPLICATES} bootstrap replicates",
+        "",
+        "| propensity | covariates | replicates, CPU s (wall) | goal | whole call, CPU s "
+        "| with its tables | numpy loop | R loop | numpy / cfair | R / cfair |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    errors = [
+        "",
+        f"Error of a replicate against a full refit (`exact=True`), in standard deviations of the "
+        f"{REPLICATES} replicates, {n:,} rows:",
+        "",
+        "| propensity | covariates | permutation: mean | largest | bootstrap: mean | largest "
+        "| sd over that of multinomial counts |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for n_covariates in (4, 10):
+        data = make_cohort(n, (2, 2), n_covariates)
+        for with_attributes, goal in ((True, 0.35), (False, 0.15)):
+            text = formula(n_covariates, with_attributes)
+            what = "with attributes" if with_attributes else "without"
+            analyse(data, text, n_perm=5, n_boot=5)  # imports, first touch
+            bare, bare_wall = clock(lambda d=data, t=text: analyse(d, t), 9)
+            whole, whole_wall = clock(
+                lambda d=data, t=text: analyse(d, t, n_perm=REPLICATES, n_boot=REPLICATES), 9
+            )
+            tables, _ = clock(
+                lambda d=data, t=text: analyse(
+                    d, t, n_perm=REPLICATES, n_boot=REPLICATES
+                ).summary(),
+                3,
+            )
+            own = whole - bare
+            loop, _ = clock(lambda d=data, a=with_attributes: numpy_loop(d, a, numpy_replicates), 1)
+            loop *= REPLICATES / numpy_replicates
+            in_r = r_seconds(data, text, r_replicates)
+            r_text = r_ratio = "no R"
+            if in_r is not None:
+                in_r *= REPLICATES / r_replicates
+                r_text, r_ratio = f"{in_r:.1f}", f"{in_r / own:.0f}"
+            verdict = "met" if own <= goal else "MISSED"
+            lines.append(
+                f"| {what} | {n_covariates} | {own:.3f} ({whole_wall - bare_wall:.3f}) "
+                f"| {goal} {verdict} | {whole:.3f} | {tables:.3f} | {loop:.1f} | {r_text} "
+                f"| {loop / own:.0f} | {r_ratio} |"
+            )
+            mean, largest = permutation_errors(data, text)
+            boot_mean, boot_largest, ratio = bootstrap_errors(data, text)
+            errors.append(
+                f"| {what} | {n_covariates} | {mean:.4f} | {largest:.3f} | {boot_mean:.4f} "
+                f"| {boot_largest:.3f} | {ratio:.3f} |"
+            )
+            say(lines[-1])
+            say(errors[-1])
+    lines += [
+        "",
+        "Replicates: the whole call less the same call without replicates. With its tables: "
+        "`summary()` as well, that is intervals, tests, p- and u-values. "
+        f"The loops refit from scratch in each replicate ({numpy_replicates} of each kind measured "
+        f"in numpy, {r_replicates} in R, scaled up).",
+    ]
+    return lines + errors
+
+
+def child(part: str) -> None:
+    """One measurement of the million rows, in a process of its own, as a line of JSON."""
+    n = 1_000_000
+    data = make_cohort(n, (3, 4), 10)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    text = formula(10, part != "without")
+    options = {} if part == "intervals" else {"n_perm": REPLICATES, "n_boot": REPLICATES}
+    start = time.process_time(), time.perf_counter()
+    result = analyse(data, text, **options)
+    estimated = time.process_time() - start[0]
+    result.rates, result.disparities, result.contrasts(), result.test_equal()
+    found = {
+        "estimated": estimated,
+        "cpu": time.process_time() - start[0],
+        "wall": time.perf_counter() - start[1],
+        "data_gib": before,
+        "peak_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        "methods": [
+            result.null.method if result.null else "",
+            result.boot.method if result.boot else "",
+        ],
+    }
+    print(json.dumps(found))
+
+
+def large(say: Callable[[str], None]) -> list[str]:
+    """A million rows, 12 groups, 10 covariates."""
+    lines = [
+        "",
+        "## 1,000,000 rows, 12 groups, 10 covariates",
+        "",
+        "| what | CPU s | wall s | goal | peak memory, GiB (data alone) | goal |",
+        "|---|---|---|---|---|---|",
+    ]
+    for part, what, goal in (
+        ("intervals", "influence-function intervals alone, with attributes", 2),
+        ("with", f"{REPLICATES} + {REPLICATES} replicates, with attributes", 30),
+        ("without", f"{REPLICATES} + {REPLICATES} replicates, without", 30),
+    ):
+        done = subprocess.run(
+            [sys.executable, str(Path(__file__).resolve()), "--child", part],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found = json.loads(done.stdout.splitlines()[-1])
+        time_met = "met" if found["cpu"] <= goal else "MISSED"
+        memory_met = "met" if found["peak_gib"] * 1.0737 <= 3 else "MISSED"
+        lines.append(
+            f"| {what} | {found['cpu']:.2f} | {found['wall']:.2f} | {goal} {time_met} "
+            f"| {found['peak_gib']:.2f} ({found['data_gib']:.2f}) | 3 GB {memory_met} |"
+        )
+        say(lines[-1])
+    return [
+        *lines,
+        "",
+        "The data are a pandas frame with categorical attributes; tables, contrasts and tests are "
+        "part of the time.",
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--large", action="store_true", help="a million rows as well")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        child(options.child)
+        return
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    lines = [
+        "# Speed",
+        "",
+        f"`python validation/benchmark.py{' --large' if options.large else ''}`, cfair "
+        f"{cfair.__version__}, numpy {np.__version__}, Python {platform.python_version()}, "
+        f"{platform.machine()}, one thread. CPU seconds, on a machine shared with other work: "
+        "compare ratios.",
+        "",
+        *small(say),
+    ]
+    if options.large:
+        lines += large(say)
+    (HERE / "benchmark.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
