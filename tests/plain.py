@@ -125,7 +125,9 @@ def _replicate(y, s, d, pi, group, n_groups):
     return np.column_stack([rates, seen])
 
 
-def permutation_null(y, s, d, group, n_groups, permutations, *, design=None, pi=None, truncation=(0.005, 0.995)):  # noqa: E501
+def permutation_null(
+    y, s, d, group, n_groups, permutations, *, design=None, pi=None, truncation=(0.005, 0.995)
+):
     """(R, K, 4) array: cFPR, cFNR, FPR, FNR; `design` makes the matrix from the labels' rows.
 
     Row i of a replicate gets the labels of row ``permutation[i]``.
@@ -149,7 +151,9 @@ def bootstrap(y, s, d, group, n_groups, resamples, *, X=None, pi=None, truncatio
 # -- inference ------------------------------------------------------------------------------------
 
 
-def influence(y, s, d, group, n_groups, *, X=None, pi=None, weights=None, truncation=(0.0, 1.0), step=1e-3):  # noqa: E501
+def influence(
+    y, s, d, group, n_groups, *, X=None, pi=None, weights=None, truncation=(0.0, 1.0), step=1e-3
+):
     """(n, 2K) array: n times the derivative of each rate in the weight of each row, refitted."""
     n = len(y)
     base = np.ones(n) if weights is None else np.asarray(weights, float)
@@ -191,7 +195,7 @@ def mover(a, la, ua, b, lb, ub, rho=0.0):
 
 
 def logit_wald(theta, covariance):
-    """Wald statistic of equal logits by an explicit matrix of contrasts; all rates inside (0, 1)."""
+    """Wald statistic of equal logits by an explicit matrix of contrasts; all rates inside (0, 1)."""  # noqa: E501
     theta = np.asarray(theta)
     slope = np.diag(1 / (theta * (1 - theta)))
     V = slope @ covariance @ slope

@@ -100,7 +100,9 @@ def test_a_boundary_rate_gets_agresti_coull_variance(edge):
     filled[1] = shrunk
     V = sigma.copy()
     V[1, 1] = shrunk * (1 - shrunk) / (n[1] + 4)
-    assert float(logit_wald(theta, sigma, n)) == pytest.approx(plain.logit_wald(filled, V), rel=1e-9)
+    assert float(logit_wald(theta, sigma, n)) == pytest.approx(
+        plain.logit_wald(filled, V), rel=1e-9
+    )
     assert boundary_covariance(theta, sigma, n)[1, 1] == pytest.approx(V[1, 1], rel=1e-12)
 
 
@@ -226,7 +228,11 @@ def test_tie_aware_limits_are_those_of_the_recipe():
 
 
 def test_expected_if_equal_of_two_groups_is_the_mean_of_a_folded_normal():
-    theta, sigma, n = np.array([0.2, 0.4]), np.array([[0.001, 0.0002], [0.0002, 0.002]]), np.full(2, 99)
+    theta, sigma, n = (
+        np.array([0.2, 0.4]),
+        np.array([[0.001, 0.0002], [0.0002, 0.002]]),
+        np.full(2, 99),
+    )
     got = aggregate_intervals(theta, sigma, n)
     expected = np.sqrt(2 / np.pi) * np.sqrt(0.001 + 0.002 - 0.0004)
     assert got.expected_if_equal[0] == pytest.approx(expected, rel=0.02)

@@ -58,7 +58,9 @@ def test_observed_rates_equal_the_formulas(n, K, seed):
             same(rates[name][k], expected[name])
 
 
-@pytest.mark.parametrize("counts", [(0, 0, 5, 3), (4, 2, 0, 0), (0, 7, 0, 2), (3, 0, 2, 0), (0,) * 4])
+@pytest.mark.parametrize(
+    "counts", [(0, 0, 5, 3), (4, 2, 0, 0), (0, 7, 0, 2), (3, 0, 2, 0), (0,) * 4]
+)
 def test_f1_and_all_others_are_nan_exactly_where_the_denominator_is_zero(counts):
     cells = np.array(counts, float).reshape(2, 2)
     rates = observed_rates(cells)

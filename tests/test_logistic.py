@@ -96,13 +96,13 @@ def test_aliased_columns_are_left_out_as_in_r(columns, out):
 
 
 def test_nearly_aliased_columns_stay_in():
-    X, d, rng = sample(300, 2, 8)
+    X, _, rng = sample(300, 2, 8)
     X = np.column_stack([X, X[:, 1] + 1e-7 * rng.normal(size=300)])
     assert independent_columns(X).all()
 
 
 def test_more_columns_than_rows_leaves_some_out():
-    X, d, _ = sample(5, 7, 9)
+    X, _, _ = sample(5, 7, 9)
     kept = independent_columns(X)
     assert kept.tolist() == [True] * 5 + [False] * 3
 
@@ -124,7 +124,7 @@ def test_complete_separation_names_the_column():
 
 @pytest.mark.parametrize("value", [0, 1])
 def test_a_group_without_variation_is_named_alone(value):
-    X, d, rng = sample(300, 2, 11)
+    X, d, _ = sample(300, 2, 11)
     dummy = (np.arange(300) < 30).astype(float)
     d = d.copy()
     d[:30] = value

@@ -63,7 +63,7 @@ FORMULAS = {
     ),
     "d ~ 0 + sex + age": lambda t: columns(t["sex"] == "F", t["sex"] == "M", t["age"]),
     "d ~ 0 + age": lambda t: columns(t["age"]),
-    "d ~ 0 + sex:age": lambda t: columns((t["sex"] == "F") * t["age"], (t["sex"] == "M") * t["age"]),
+    "d ~ 0 + sex:age": lambda t: columns((t["sex"] == "F") * t["age"], (t["sex"] == "M") * t["age"]),  # noqa: E501
     "d ~ age + sex:age": lambda t: columns(
         np.ones(len(t)), t["age"], (t["sex"] == "M") * t["age"]
     ),
@@ -181,7 +181,9 @@ def test_the_shortcut_holds_under_truncation():
     assert error.mean() < 0.05
 
 
-@pytest.mark.parametrize("formula", ["d ~ sex * race + age", "d ~ sex + race", "d ~ sex * race * age"])
+@pytest.mark.parametrize(
+    "formula", ["d ~ sex * race + age", "d ~ sex + race", "d ~ sex * race * age"]
+)
 def test_an_empty_intersection_stops_no_shortcut(formula):
     t = table(5000)
     t.loc[(t["sex"] == "M") & (t["race"] == "Other"), "race"] = "White"
@@ -226,7 +228,7 @@ def test_a_group_that_is_always_treated_stops_no_shortcut():
 @pytest.mark.parametrize("n", [300, 5000])
 def test_every_permutation_keeps_rows_margins_and_group_sizes(formula, n):
     t = table(n)
-    y, s, d, g = arrays(t)
+    y, s, _, g = arrays(t)
     null = audit(t).counterfactual(formula, n_perm=30, seed=1).null
     assert (null.observed.sum(axis=(1, 2, 3)) == n).all()
     assert (null.observed.sum(axis=(2, 3)) == np.bincount(g, minlength=6)).all()

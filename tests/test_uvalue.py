@@ -13,7 +13,9 @@ from cfair.inference.uvalue import permutation_p_values, u_values
 
 VALUE = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.25, 0.5]))
 NULL = hnp.arrays(
-    np.float64, st.tuples(st.integers(1, 30), st.just(2)), elements=st.one_of(VALUE, st.just(np.nan))
+    np.float64,
+    st.tuples(st.integers(1, 30), st.just(2)),
+    elements=st.one_of(VALUE, st.just(np.nan)),
 )
 
 

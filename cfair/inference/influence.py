@@ -163,22 +163,23 @@ def cell_moments(
         cross = -slope  # w pi = o where nothing is truncated
     else:
         cross = np.column_stack([by_cell(residual * column) for column in rows])
-    information, meat = _score_moments(X, d, model.fitted, a)
+    meat = _weighted_cross_product(X, a * (d - model.fitted))
     if weights is None and model.information is not None:
         information = model.information
+    else:
+        variance = a * model.fitted * (1 - model.fitted)
+        information = _weighted_cross_product(X, np.sqrt(variance))
     return CellMoments(by_cell(w), by_cell(w * w), count, slope, cross, information, meat)
 
 
-def _score_moments(X: Array, d: Integers, fitted: Array, a: Array) -> tuple[Array, Array]:
-    """Information and empirical variance of the logistic score, by blocks of rows."""
-    p = X.shape[1]
-    information, meat = np.zeros((p, p)), np.zeros((p, p))
-    for first in range(0, len(d), 16_384):
+def _weighted_cross_product(X: Array, root: Array) -> Array:
+    """Sum of ``root^2 x x'``, by blocks of rows that stay in cache."""
+    total = np.zeros((X.shape[1], X.shape[1]))
+    for first in range(0, len(X), 16_384):
         rows = slice(first, first + 16_384)
-        x, pi = X[rows], fitted[rows]
-        information += (x * (a[rows] * pi * (1 - pi))[:, None]).T @ x
-        meat += (x * ((a[rows] * (d[rows] - pi)) ** 2)[:, None]).T @ x
-    return information, meat
+        part = X[rows] * root[rows, None]
+        total += part.T @ part  # symmetric, so that half the work is done
+    return total
 
 
 @dataclass(frozen=True)

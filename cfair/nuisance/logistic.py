@@ -221,19 +221,20 @@ def sweep(
     information = np.zeros((p, p))
     for first in range(0, n, block):
         rows = slice(first, min(first + block, n))
-        z = Z[rows]
-        eta = z @ beta
-        probability = expit(eta)
-        residual = d[rows] - probability
+        z, outcome = Z[rows], d[rows]
+        probability = expit(z @ beta)
+        residual = outcome - probability
         variance = probability * (1 - probability)
-        loss = np.logaddexp(0, eta) - d[rows] * eta
+        # |1 - d - p| is the probability of what happened
+        loss = -np.log(np.maximum(np.abs(1 - outcome - probability), 1e-300))
         if weights is not None:
             residual = residual * weights[rows]
             variance = variance * weights[rows]
             loss = loss * weights[rows]
         deviance += 2 * float(loss.sum())
         score += residual @ z
-        information += (z * variance[:, None]).T @ z
+        root = z * np.sqrt(variance)[:, None]
+        information += root.T @ root  # symmetric, so that half the work is done
     return deviance, score, information
 
 

@@ -123,7 +123,7 @@ def _balance(cohort: Cohort, propensity: Propensity) -> pd.DataFrame:
     names = [n for n, k in zip(propensity.design.names, propensity.fit.kept, strict=True) if k]
     w = ipw_weights(cohort.d, propensity.pi)
     mean = X.mean(axis=0)
-    sd = X.std(axis=0)
+    sd = _standard_deviations(X, mean)
     untreated = (cohort.d == 0).astype(float)
     plain = untreated @ X / untreated.sum()
     weighted = w @ X / w.sum()
@@ -139,3 +139,13 @@ def _balance(cohort: Cohort, propensity: Propensity) -> pd.DataFrame:
         }
     )
     return frame[varies].reset_index(drop=True)
+
+
+def _standard_deviations(X: Array, mean: Array) -> Array:
+    """Standard deviations of the columns, by blocks of rows that stay in cache."""
+    squares = np.zeros(X.shape[1])
+    for first in range(0, len(X), 16_384):
+        centred = X[first : first + 16_384] - mean
+        squares += np.einsum("ij,ij->j", centred, centred)
+    result: Array = np.sqrt(squares / len(X))
+    return result
