@@ -173,7 +173,7 @@ def spread_against_influence(result):
         yield sd / result.estimates_of(metric).se[: len(names)]
 
 
-@pytest.mark.parametrize("n", [3000, 6000])
+@pytest.mark.parametrize("n", [2000, 6000])
 def test_group_bootstrap_has_the_spread_of_the_influence_functions(n):
     data = cfair.simulate_cohort(n, seed=5, design="unequal")
     a = cfair.Audit(
@@ -205,12 +205,12 @@ def test_one_pass_is_close_to_multinomial_refits():
         data, outcome="y", score="score", cutoff=0.5, groups=["a1", "a2"], treatment="d"
     )
     fast = a.counterfactual("d ~ a1 * a2 + s + x1 + x2", n_boot=400, seed=1)
-    slow = a.counterfactual("d ~ a1 * a2 + s + x1 + x2", n_boot=400, seed=1, exact=True)
+    slow = a.counterfactual("d ~ a1 * a2 + s + x1 + x2", n_boot=150, seed=1, exact=True)
     for metric in ("cfpr", "cfnr"):
         names = list(fast.cohort.groups.names)
         x, y = fast.boot_draws[metric][names], slow.boot_draws[metric][names]
-        assert np.all(np.abs(x.std() / y.std() - 1) < 0.2)
-        assert np.all(np.abs(x.mean() - y.mean()) < 5 * y.std() / np.sqrt(200))
+        assert np.all(np.abs(x.std() / y.std() - 1) < 0.28)
+        assert np.all(np.abs(x.mean() - y.mean()) < 5 * y.std() / np.sqrt(100))
 
 
 def test_one_pass_replicates_are_weighted_refits():

@@ -14,7 +14,6 @@ from scipy import stats
 from cfair.estimators import disparities
 from cfair.inference.aggregate import AGGREGATE_INTERVALS, aggregate_intervals, fuse
 from cfair.inference.equality import (
-    N_DRAWS,
     boundary_covariance,
     equality_test,
     gaussian_draws,
@@ -24,6 +23,7 @@ from cfair.inference.equality import (
 )
 
 SEEDS = st.integers(0, 2**32 - 1)
+DRAWS = 4000  # of few groups
 
 
 def setting(seed, K=4, low=0.05, high=0.6):
@@ -145,10 +145,10 @@ def test_largest_standardized_difference_is_over_explicit_pairs(seed, K):
 
 def test_draws_are_antithetic_with_the_covariance_asked_for():
     _, sigma, _ = correlated(3, 4)
-    draws = gaussian_draws(sigma, N_DRAWS)
-    np.testing.assert_array_equal(draws[: N_DRAWS // 2], -draws[N_DRAWS // 2 :])
+    draws = gaussian_draws(sigma, DRAWS)
+    np.testing.assert_array_equal(draws[: DRAWS // 2], -draws[DRAWS // 2 :])
     np.testing.assert_allclose(np.cov(draws.T), sigma, atol=0.1 * sigma.max())
-    np.testing.assert_array_equal(draws, gaussian_draws(sigma, N_DRAWS))
+    np.testing.assert_array_equal(draws, gaussian_draws(sigma, DRAWS))
 
 
 def test_max_t_p_value_of_two_groups_is_the_normal_one():
@@ -212,7 +212,7 @@ def test_tie_aware_limits_are_those_of_the_recipe():
     theta, sigma, n = wide_apart()
     theta = theta + np.array([0, -0.18, 0, 0])  # two groups nearly tie
     got = aggregate_intervals(theta, sigma, n)
-    noise = gaussian_draws(sigma, N_DRAWS)
+    noise = gaussian_draws(sigma, DRAWS)
     f = np.array(plain.disparities(theta))
     critical = np.quantile(largest_standardized(noise, pair_deviations(sigma)), 0.95)
     u = plain.fuse(theta, sigma, critical)

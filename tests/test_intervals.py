@@ -49,7 +49,7 @@ def test_wilson_with_the_normal_quantile_equals_statsmodels(x, n, level):
     np.testing.assert_allclose(wilson(x / n, n, level, student=False), expected, atol=1e-12)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(RATE, st.floats(1.5, 1e5), LEVEL, st.booleans())
 def test_wilson_limits_solve_the_defining_equation(p, n, level, student):
     np.testing.assert_allclose(
@@ -57,7 +57,7 @@ def test_wilson_limits_solve_the_defining_equation(p, n, level, student):
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(RATE, st.floats(0, 1e6), LEVEL)
 def test_wilson_stays_in_the_unit_interval_and_holds_the_rate(p, n, level):
     low, high = wilson(p, n, level)
@@ -154,7 +154,7 @@ def test_mover_with_independent_proportions_is_newcombe(a, b, level):
     np.testing.assert_allclose([low[0], high[0]], expected, atol=1e-12)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(RATE, SIZE, RATE, SIZE, st.floats(-1, 1))
 def test_mover_difference_is_the_formula_and_antisymmetric(a, na, b, nb, rho):
     la, lb = wilson(a, na), wilson(b, nb)
@@ -169,7 +169,7 @@ def test_mover_difference_is_the_formula_and_antisymmetric(a, na, b, nb, rho):
         assert high[0] <= 1 + 1e-9
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(RATE, SIZE, RATE, SIZE, st.floats(-0.95, 0.95), LEVEL)
 def test_ratio_holds_one_exactly_when_the_difference_holds_zero(a, na, b, nb, rho, level):
     la, lb = wilson(a, na, level), wilson(b, nb, level)
@@ -184,7 +184,7 @@ def test_ratio_holds_one_exactly_when_the_difference_holds_zero(a, na, b, nb, rh
     assert (low[0] <= 0 <= high[0]) == (r_low[0] <= 1 <= r_high[0])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     st.floats(0.05, 0.95), st.floats(3, 3000), st.floats(0.05, 0.95), st.floats(3, 3000),
     st.floats(-0.9, 0.9),
@@ -220,13 +220,13 @@ def agrees(a, na, b, nb, rho, level, student):
     return (p < 1 - level) == (not low <= 0 <= high)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(RATE, SIZE, RATE, SIZE, LEVEL, st.booleans())
 def test_p_value_is_below_alpha_exactly_when_the_interval_excludes_zero(a, na, b, nb, level, stud):
     assert agrees(a, na, b, nb, 0.0, level, stud)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(RATE, st.floats(10, 5000), RATE, st.floats(10, 5000), st.floats(-0.5, 0.5), LEVEL)
 def test_p_value_and_interval_agree_for_correlated_rates(a, na, b, nb, rho, level):
     assert agrees(a, na, b, nb, rho, level, True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import bad_inputs
 import numpy as np
 import pandas as pd
@@ -56,10 +58,10 @@ def numbers(result, key=str):
     rates = result.rates
     columns = [c for c in ("n", "events", "estimate", "se", "ci_low", "ci_high", "denominator",
                            "n_effective", "boot_se", "boot_low", "boot_high") if c in rates]  # fmt: skip  # noqa: E501
-    for _, row in rates.iterrows():
+    for row in rates.to_dict("records"):
         for c in columns:
             found["rate", row["metric"], name[row["group"]], c] = row[c]
-    for _, row in result.marginals.iterrows():
+    for row in result.marginals.to_dict("records"):
         # a level is keyed as the set of its groups
         at = groups.attributes.index(row["attribute"])
         members = sorted(key(label) for label in groups.labels if label[at] == row["level"])
@@ -73,7 +75,7 @@ def numbers(result, key=str):
         for k, row in values.iterrows():
             for c in values:
                 found["summary", str(k), c] = row[c]
-    for _, row in result.contrasts(adjust="holm").iterrows():
+    for row in result.contrasts(adjust="holm").to_dict("records"):
         a, b = name[row["group"]], name[row["reference"]]
         limits = (row["ci_low"], row["ci_high"]) if a < b else (-row["ci_high"], -row["ci_low"])
         for c, v in zip(
@@ -102,6 +104,11 @@ def same(a, b, tolerance=1e-10):
     assert not wrong, f"{len(wrong)} of {len(a)} differ, in {kinds}: {list(wrong.items())[:3]}"
 
 
+@cache
+def base(formula):
+    return analyse(table(), formula)
+
+
 def shuffled(t, seed=7):
     return t.iloc[np.random.default_rng(seed).permutation(len(t))]
 
@@ -109,7 +116,7 @@ def shuffled(t, seed=7):
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_the_order_of_rows_changes_no_number(formula):
     t = table()
-    same(numbers(analyse(t, formula)), numbers(analyse(shuffled(t), formula)))
+    same(numbers(base(formula)), numbers(analyse(shuffled(t), formula)))
 
 
 @pytest.mark.parametrize("formula", FORMULAS[:4])
@@ -151,7 +158,7 @@ def sorted_label(label):
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_the_names_of_groups_change_no_number(formula):
     t = table()
-    a, b = analyse(t, formula), analyse(renamed(t), formula)
+    a, b = base(formula), analyse(renamed(t), formula)
     same(numbers(a, sorted_label), numbers(b, old_label), tolerance=1e-9)
 
 
@@ -159,9 +166,9 @@ def test_the_names_of_groups_change_no_number(formula):
 def test_the_order_of_attributes_and_levels_changes_no_number(formula):
     t = table()
     swapped = analyse(t, formula, groups=("race", "sex"))
-    same(numbers(analyse(t, formula), sorted_label), numbers(swapped, sorted_label), tolerance=1e-9)
+    same(numbers(base(formula), sorted_label), numbers(swapped, sorted_label), tolerance=1e-9)
     ordered = t.assign(race=pd.Categorical(t["race"], ["White", "Other", "Black"], ordered=True))
-    same(numbers(analyse(t, formula)), numbers(analyse(ordered, formula)), tolerance=1e-9)
+    same(numbers(base(formula)), numbers(analyse(ordered, formula)), tolerance=1e-9)
 
 
 INDEXES = {
@@ -179,15 +186,14 @@ INDEXES = {
 def test_the_index_changes_no_number(index):
     t = table()
     odd = t.set_axis(INDEXES[index](len(t)), axis=0)
-    options = {"n_boot": 26, "n_perm": 26}
-    same(numbers(analyse(t, **options)), numbers(analyse(odd, **options)), tolerance=0)
+    same(numbers(base(FORMULAS[1])), numbers(analyse(odd)), tolerance=0)
 
 
 @pytest.mark.parametrize("n_jobs", [2, -1, None])
 @pytest.mark.parametrize("formula", FORMULAS[:3])
 def test_workers_change_no_number(n_jobs, formula):
     t = table()
-    same(numbers(analyse(t, formula)), numbers(analyse(t, formula, n_jobs=n_jobs)))
+    same(numbers(base(formula)), numbers(analyse(t, formula, n_jobs=n_jobs)))
 
 
 @pytest.mark.parametrize("kind", ["group", "cluster", "faircfint"])
@@ -203,7 +209,7 @@ def test_columns_that_are_not_used_change_no_number():
     more = t.assign(z=np.nan, w="x", when=pd.Timestamp("2020"))[
         [*t.columns[::-1], "z", "w", "when"]
     ]
-    same(numbers(analyse(t)), numbers(analyse(more)))
+    same(numbers(base(FORMULAS[1])), numbers(analyse(more)))
 
 
 def observed_numbers(result, key=str):
@@ -217,13 +223,13 @@ def observed_numbers(result, key=str):
 @pytest.mark.parametrize("cluster", [None, "site"])
 def test_observed_rates_depend_on_none_of_these(cluster):
     t = table()
-    base = audit(t, cluster=cluster).observed()
-    expected = observed_numbers(base)
+    first = audit(t, cluster=cluster).observed()
+    expected = observed_numbers(first)
     same(observed_numbers(audit(shuffled(t), cluster=cluster).observed()), expected)
     odd = t.set_axis(INDEXES["duplicates"](len(t)), axis=0)
     same(observed_numbers(audit(odd, cluster=cluster).observed()), expected)
     swapped = audit(t, ("race", "sex"), cluster=cluster).observed()
-    expected = observed_numbers(base, sorted_label)
+    expected = observed_numbers(first, sorted_label)
     same(observed_numbers(swapped, sorted_label), expected, tolerance=1e-9)
     new = audit(renamed(t), cluster=cluster).observed()
     same(observed_numbers(new, old_label), expected, tolerance=1e-9)

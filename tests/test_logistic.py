@@ -268,7 +268,7 @@ def test_solvers_solve():
 def test_score_test_equals_statsmodels(q):
     X, d, rng = sample(400, 2, 20 + q)
     added = rng.normal(size=(400, q)) + 0.3 * X[:, [1]]
-    got = score_test(X, d, fit_logistic(X, d).fitted, added)
+    got = score_test(X, d, fit_logistic(X, d), added)
     model = sm.GLM(d, np.column_stack([X, added]), family=sm.families.Binomial())
     small = sm.GLM(d, X, family=sm.families.Binomial()).fit(tol=1e-14)
     expected = model.score_test(np.concatenate([small.params, np.zeros(q)]), k_constraints=q)
@@ -282,17 +282,17 @@ def test_score_test_is_close_to_the_likelihood_ratio():
     added = rng.normal(size=(50_000, 2))
     d = rng.binomial(1, expit(X @ [0.2, 0.5, -0.5] + added @ [0.02, 0.0]))
     small, large = fit_logistic(X, d), fit_logistic(np.column_stack([X, added]), d)
-    chi2, df, p = score_test(X, d, small.fitted, added)
+    chi2, df, p = score_test(X, d, small, added)
     assert chi2 == pytest.approx(small.deviance - large.deviance, rel=0.02)
     assert (df, p) == (2, pytest.approx(chi2_law.sf(chi2, 2), rel=1e-10))
 
 
 def test_score_test_counts_only_columns_that_add_something():
     X, d, rng = sample(300, 2, 25)
-    fitted = fit_logistic(X, d).fitted
-    assert score_test(X, d, fitted, X[:, [1]] * 3)[:2] == (0.0, 0)
+    fit = fit_logistic(X, d)
+    assert score_test(X, d, fit, X[:, [1]] * 3)[:2] == (0.0, 0)
     new = rng.normal(size=300)
-    once = score_test(X, d, fitted, new[:, None])
-    twice = score_test(X, d, fitted, np.column_stack([new, 2 * new, X[:, 1]]))
+    once = score_test(X, d, fit, new[:, None])
+    twice = score_test(X, d, fit, np.column_stack([new, 2 * new, X[:, 1]]))
     assert twice[1] == 1
     assert twice[0] == pytest.approx(once[0], rel=1e-6)

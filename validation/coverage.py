@@ -247,8 +247,8 @@ def as_markdown(table: pd.DataFrame, seed: int) -> str:
         f"missed {counts.get('MISSED', 0)} of {len(judged)}.",
         "",
         "Cells: cFPR, cFNR, as percentages; lowest: of all rates or differences of both metrics. "
-        "The max-t test is on the plain scale and has no goal; the tie-aware interval leaves 0 only "
-        "when the logit Wald test rejects as well.",
+        "The max-t test is on the plain scale and has no goal; the tie-aware interval leaves 0 "
+        "only when the logit Wald test rejects as well.",
         "",
         "| design | n | rates, mean | lowest | differences, mean | lowest | average | maximum "
         "| variance | logit Wald | max-t | undefined rates | goals |",

@@ -393,7 +393,8 @@ def _model_notes(cohort: Cohort, propensity: Propensity) -> list[str]:
     notes = []
     names = [x for x in (cohort.score_name, cohort.prediction_name) if x is not None]
     call = omitted_call(propensity, cohort)
-    if names and not set(names) & set(propensity.columns):
+    in_span = propensity.fit is not None and call is None  # the call is in, by another name
+    if names and not in_span and not set(names) & set(propensity.columns):
         notes.append(
             f"the propensity formula leaves out the score: where treatment follows {names[0]!r}, "
             f"rates are biased{_evidence(call)}. Add {names[0]}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -59,31 +60,8 @@ def targets(cohort: Cohort) -> Array:
     return np.vstack([np.eye(groups.n_groups), groups.margin_matrix, np.ones((1, groups.n_groups))])
 
 
-def observed_covariance(cohort: Cohort, metrics: list[str]) -> RateCovariance:
-    """Observed rates with their covariance, clustered if the cohort is.
-
-    Parameters
-    ----------
-    cohort : Cohort
-    metrics : list of str
-        Names in `RATE_CELLS`.
-
-    Returns
-    -------
-    RateCovariance
-    """
-    K = cohort.groups.n_groups
-    nobody = np.zeros(cohort.n_used, dtype=np.int8)
-    certain = TreatmentModel(np.zeros(cohort.n_used))
-    arrays = (cohort.y, cohort.s, nobody, cohort.groups.codes, certain, K)
-    moments = cell_moments(*arrays)
-    scores = None if cohort.cluster is None else cluster_scores(*arrays, cohort.cluster)
-    cells = [RATE_CELLS[m] for m in metrics]
-    return rate_covariance(moments, targets(cohort), cells, scores)
-
-
 def observed_estimates(cohort: Cohort, metrics: list[str]) -> list[RateEstimates]:
-    """Estimates of observed rates for groups, margins and all rows.
+    """Estimates of observed rates for groups, margins and all rows, clustered if the cohort is.
 
     Parameters
     ----------
@@ -95,28 +73,33 @@ def observed_estimates(cohort: Cohort, metrics: list[str]) -> list[RateEstimates
     -------
     list of RateEstimates
     """
-    needed = [m for m in RATE_CELLS if m in metrics or "balanced_accuracy" in metrics]
-    joint = observed_covariance(cohort, needed)
-    T = len(joint.estimate) // len(needed)
-    K, student = cohort.groups.n_groups, cohort.cluster is not None
-    part = {m: slice(k * T, (k + 1) * T) for k, m in enumerate(needed)}
+    K = cohort.groups.n_groups
+    # The observed rates are the weighted ones of a cohort in which nobody is treated for certain.
+    nobody = np.zeros(cohort.n_used, dtype=np.int8)
+    arrays = (cohort.y, cohort.s, nobody, cohort.groups.codes, TreatmentModel(nobody * 0.0), K)
+    moments = cell_moments(*arrays)
+    scores = None if cohort.cluster is None else cluster_scores(*arrays, cohort.cluster)
+    student = scores is not None
+
+    def covariance(*names: str) -> RateCovariance:
+        cells = [RATE_CELLS[name] for name in names]
+        return rate_covariance(moments, targets(cohort), cells, scores)
 
     def build(metric: str) -> RateEstimates:
         if metric == "balanced_accuracy":
-            a, b = part["tpr"], part["tnr"]
-            theta = (joint.estimate[a] + joint.estimate[b]) / 2
-            crossed = joint.covariance[a, b]
-            sigma = (joint.covariance[a, a] + joint.covariance[b, b] + crossed + crossed.T) / 4
-            kish = np.minimum(joint.kish[a], joint.kish[b])
-            return RateEstimates(metric, K, theta, sigma, kish, student)
-        at = part[metric]
-        theta, sigma, kish = joint.estimate[at], joint.covariance[at, at], joint.kish[at]
+            both = covariance("tpr", "tnr")
+            theta = both.estimate.reshape(2, -1).mean(axis=0)
+            T = len(theta)
+            sigma = both.covariance.reshape(2, T, 2, T).sum(axis=(0, 2)) / 4
+            return RateEstimates(metric, K, theta, sigma, both.kish.reshape(2, -1).min(axis=0))
+        one = covariance(metric)
+        theta, sigma = one.estimate, one.covariance
         if metric == "f1":  # the estimate is the Jaccard index J; F1 = 2 J / (1 + J)
             slope = 2 / (1 + theta) ** 2
             theta, sigma = 2 * theta / (1 + theta), sigma * slope[:, None] * slope[None, :]
-        return RateEstimates(metric, K, theta, sigma, kish, student)
+        return RateEstimates(metric, K, theta, sigma, one.kish)
 
-    return [build(m) for m in metrics]
+    return [replace(build(m), student=student) for m in metrics]
 
 
 def observed_rows(cohort: Cohort, estimates: list[RateEstimates]) -> list[MetricRows]:

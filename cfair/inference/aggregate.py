@@ -12,16 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtrc, chdtri
+from scipy.special import chdtri
 
 from cfair.estimators.disparity import STATISTICS, disparities
 from cfair.inference.equality import (
-    N_DRAWS,
+    EqualityTest,
     boundary_covariance,
     defined_by_rate,
+    equality_test,
     gaussian_draws,
     largest_standardized,
-    logit_wald,
+    n_draws,
     pair_deviations,
 )
 
@@ -58,6 +59,7 @@ def aggregate_intervals(
     level: float = 0.95,
     *,
     interval: str = "tie-aware",
+    equality: EqualityTest | None = None,
 ) -> AggregateIntervals:
     """Intervals for average, maximum and variance of the absolute pairwise differences.
 
@@ -75,6 +77,8 @@ def aggregate_intervals(
     interval : {"tie-aware", "projection"}, default "tie-aware"
         ``"projection"`` projects simultaneous sets of the rates; it is 12 to 40% wider and gives no
         interval for the variance.
+    equality : EqualityTest, optional
+        Of the same rates, if it has been done already.
 
     Returns
     -------
@@ -86,14 +90,11 @@ def aggregate_intervals(
         return AggregateIntervals(nothing, nothing, nothing, nothing, False)
     t, n = theta[defined], kish[defined]
     sigma = boundary_covariance(t, covariance[np.ix_(defined, defined)], n)
-    noise = gaussian_draws(sigma, N_DRAWS)
+    noise = gaussian_draws(sigma, n_draws(len(t)))
     deviations = pair_deviations(sigma)
     critical = float(np.quantile(largest_standardized(noise, deviations), level))
-    wald = float(logit_wald(t, covariance[np.ix_(defined, defined)], n))
-    rejected = bool(
-        largest_standardized(t[None, :], deviations)[0] > critical
-        and chdtrc(len(t) - 1, wald) < 1 - level
-    )
+    test = equality or equality_test(theta, covariance, kish)
+    rejected = bool(test.p_value < 1 - level and test.max_t_p_value < 1 - level)
     estimate = np.array(disparities(t))
     if interval == "projection":
         low, high = _projection(t, sigma, deviations, critical, level)

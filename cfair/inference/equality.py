@@ -10,8 +10,22 @@ from scipy.special import chdtrc, logit
 
 Array = NDArray[np.float64]
 
-#: Gaussian draws behind critical values and tie-aware intervals.
-N_DRAWS = 4000
+
+def n_draws(n_groups: int) -> int:
+    """Gaussian draws behind critical values and tie-aware intervals: fewer with many groups.
+
+    Parameters
+    ----------
+    n_groups : int
+
+    Returns
+    -------
+    int
+        4000 up to 60 groups, 1000 from 240.
+    """
+    return 2 * int(min(2000, max(500, 120_000 // max(1, n_groups))))
+
+
 _MISSING = 1e12  # variance that takes a group without a rate out of a test
 
 
@@ -29,11 +43,11 @@ class EqualityTest:
     p_value : float
         Of the Wald test.
     max_t : float
-        Largest standardized absolute difference between two groups.
+        Largest standardized absolute difference between two groups, on the logit scale.
     max_t_p_value : float
         Adjusted for all pairs, from their joint normal distribution.
-    groups_left_out : tuple of str
-        Groups without a rate.
+    left_out : tuple of int
+        Positions of groups without a rate.
     """
 
     metric: str
@@ -42,7 +56,7 @@ class EqualityTest:
     p_value: float
     max_t: float
     max_t_p_value: float
-    groups_left_out: tuple[str, ...] = ()
+    left_out: tuple[int, ...] = ()
 
 
 def logit_wald(theta: Array, covariance: Array, kish: Array) -> Array:
@@ -134,7 +148,7 @@ def boundary_covariance(theta: Array, covariance: Array, kish: Array) -> Array:
     return result
 
 
-def gaussian_draws(covariance: Array, n_draws: int) -> Array:
+def gaussian_draws(covariance: Array, n: int) -> Array:
     """Antithetic draws from a normal distribution with mean 0.
 
     The underlying standard normal numbers are always the same: the draws integrate numerically, and
@@ -144,16 +158,16 @@ def gaussian_draws(covariance: Array, n_draws: int) -> Array:
     ----------
     covariance : (K, K) array
         Positive semidefinite.
-    n_draws : int
+    n : int
         An even number.
 
     Returns
     -------
-    (n_draws, K) array
+    (n, K) array
     """
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    z = np.random.default_rng(0).standard_normal((n_draws // 2, len(covariance)))
+    z = np.random.default_rng(0).standard_normal((n // 2, len(covariance)))
     half = z @ root.T
     return np.concatenate([half, -half])
 
@@ -190,12 +204,16 @@ def largest_standardized(differences_of: Array, deviations: Array) -> Array:
     -------
     (R,) array
     """
-    n_groups = differences_of.shape[1]
-    best = np.zeros(len(differences_of))
+    n_draws, n_groups = differences_of.shape
+    best = np.zeros(n_draws)
     scale = np.where(deviations > 0, 1 / np.where(deviations > 0, deviations, 1.0), 0.0)
-    for k in range(n_groups - 1):
-        gap = np.abs(differences_of[:, k + 1 :] - differences_of[:, k : k + 1]) * scale[k, k + 1 :]
-        np.maximum(best, gap.max(axis=1), out=best)
+    size = max(32, 65_536 // max(1, n_groups))  # draws at a time: a block stays in cache
+    for first in range(0, n_draws, size):
+        values, top = differences_of[first : first + size], best[first : first + size]
+        for k in range(n_groups - 1):
+            gap = np.abs(values[:, k + 1 :] - values[:, k : k + 1])
+            gap *= scale[k, k + 1 :]
+            np.maximum(top, gap.max(axis=1), out=top)
     return best
 
 
@@ -216,13 +234,37 @@ def defined_by_rate(theta: Array, covariance: Array) -> NDArray[np.intp]:
     return order[~np.isnan(theta[order])]
 
 
+def max_t_test(theta: Array, covariance: Array, kish: Array) -> tuple[float, float]:
+    """Largest standardized difference between two groups, on the logit scale.
+
+    On the scale of the rates its size is 9 to 18% instead of 5% in groups of a few dozen; on the
+    logit scale, with Agresti and Coull's variance at 0 and 1, it is 3 to 6%.
+
+    Parameters
+    ----------
+    theta, kish : (K,) arrays
+        Defined rates.
+    covariance : (K, K) array
+
+    Returns
+    -------
+    statistic : float
+    p_value : float
+        Adjusted for all pairs, from the joint normal distribution of the differences.
+    """
+    value, V = logit_scale(theta, covariance, kish)
+    deviations = pair_deviations(V)
+    observed = float(largest_standardized(value[None, :], deviations)[0])
+    null = largest_standardized(gaussian_draws(V, n_draws(len(value))), deviations)
+    return observed, float((1 + np.count_nonzero(null >= observed)) / (1 + len(null)))
+
+
 def equality_test(
     theta: Array,
     covariance: Array,
     kish: Array,
     *,
     metric: str = "",
-    names: tuple[str, ...] = (),
 ) -> EqualityTest:
     """Test that the rates of all groups are equal.
 
@@ -234,8 +276,6 @@ def equality_test(
     kish : (K,) array
         Kish's effective sizes of the denominators.
     metric : str, optional
-    names : tuple of str, optional
-        Labels of the groups, to name those left out.
 
     Returns
     -------
@@ -248,7 +288,7 @@ def equality_test(
     >>> test.df, round(test.wald, 2), round(test.p_value, 4)
     (1, 12.47, 0.0004)
     """
-    left_out = tuple(name for name, r in zip(names, theta, strict=False) if np.isnan(r))
+    left_out = tuple(int(k) for k in np.flatnonzero(np.isnan(theta)))
     defined = defined_by_rate(theta, covariance)
     if len(defined) < 2:
         return EqualityTest(metric, np.nan, 0, np.nan, np.nan, np.nan, left_out)
@@ -256,9 +296,5 @@ def equality_test(
     sigma = covariance[np.ix_(defined, defined)]
     wald = float(logit_wald(t, sigma, n))
     df = len(t) - 1
-    adjusted = boundary_covariance(t, sigma, n)
-    deviations = pair_deviations(adjusted)
-    observed = float(largest_standardized(t[None, :], deviations)[0])
-    null = largest_standardized(gaussian_draws(adjusted, N_DRAWS), deviations)
-    p_max = float((1 + np.count_nonzero(null >= observed)) / (1 + len(null)))
+    observed, p_max = max_t_test(t, sigma, n)
     return EqualityTest(metric, wald, df, float(chdtrc(df, wald)), observed, p_max, left_out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,12 @@ from scipy.special import ndtr, ndtri
 
 from cfair.inference.aggregate import AggregateIntervals, aggregate_intervals
 from cfair.inference.equality import (
-    N_DRAWS,
     EqualityTest,
     boundary_covariance,
     equality_test,
     gaussian_draws,
     largest_standardized,
+    n_draws,
     pair_deviations,
 )
 from cfair.inference.intervals import (
@@ -166,7 +167,7 @@ class RateEstimates:
             if int(i) in place and int(j) in place:
                 k, m = sorted((place[int(i)], place[int(j)]))
                 deviations[k, m] = every[k, m]
-        null = largest_standardized(gaussian_draws(sigma, N_DRAWS), deviations)
+        null = largest_standardized(gaussian_draws(sigma, n_draws(len(sigma))), deviations)
         critical = float(np.quantile(null, level))
         # against the p-value of the unadjusted interval, so that band and p-value agree
         p = self.contrast(first, second, "difference", level).p_value
@@ -180,13 +181,16 @@ class RateEstimates:
         K = self.n_groups
         return self.estimate[:K], self.covariance[:K, :K], self.kish[:K]
 
-    def equality(self, names: tuple[str, ...] = ()) -> EqualityTest:
+    @cached_property
+    def equality(self) -> EqualityTest:
         """Test that the rates of all groups are equal."""
-        return equality_test(*self._groups_only, metric=self.metric, names=names)
+        return equality_test(*self._groups_only, metric=self.metric)
 
     def aggregates(self, level: float, interval: str = "tie-aware") -> AggregateIntervals:
         """Average, maximum and variance of the absolute differences, with intervals."""
-        return aggregate_intervals(*self._groups_only, level, interval=interval)
+        return aggregate_intervals(
+            *self._groups_only, level, interval=interval, equality=self.equality
+        )
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,8 @@ def _wilson(theta: Array, n: Array, tail: Array, student: bool) -> tuple[Array, 
     known = n > 1
     size = np.where(known, n, 2.0)
     q = -stdtrit(size - 1, tail) if student else -ndtri(tail) * np.ones_like(size)
-    q2 = np.minimum(q, 1e6) ** 2
+    # With about one degree of freedom and a tiny tail the quantile overflows, in either direction.
+    q2 = np.where(np.isfinite(q) & (q > 0), np.minimum(q, 1e6), np.where(tail < 0.4, 1e6, 0.0)) ** 2
     centre = (theta + q2 / (2 * size)) / (1 + q2 / size)
     spread = np.maximum(theta * (1 - theta), 0.0) / size
     half = np.sqrt(q2) / (1 + q2 / size) * np.sqrt(spread + q2 / (4 * size**2))

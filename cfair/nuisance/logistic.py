@@ -8,6 +8,7 @@ does, and says which columns separate the two outcomes instead of returning a la
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -424,7 +425,7 @@ def score_test(
     X: Array,
     outcome: NDArray[np.integer] | Array,
     fit: LogisticFit,
-    added: Array,
+    added: Any,
 ) -> tuple[float, int, float]:
     """Rao's score test of adding columns to a fitted logistic regression.
 
@@ -435,7 +436,7 @@ def score_test(
     outcome : (n,) array of 0 and 1
     fit : LogisticFit
         Of `outcome` on `X`.
-    added : (n, m) array
+    added : (n, m) array or scipy sparse matrix
         Columns to add.
 
     Returns
@@ -451,12 +452,14 @@ def score_test(
     Rao CR (1948). Large sample tests of statistical hypotheses concerning several parameters.
     Mathematical Proceedings of the Cambridge Philosophical Society 44, 50-57.
     """
+    from scipy.sparse import csr_matrix
     from scipy.special import chdtrc
 
-    weighted = added * (fit.fitted * (1 - fit.fitted))[:, None]
-    score = added.T @ (outcome - fit.fitted)
-    cross = X.T @ weighted
-    total = weighted.T @ added
+    columns = csr_matrix(added)
+    weighted = csr_matrix(columns.multiply((fit.fitted * (1 - fit.fitted))[:, None]))
+    score = columns.T @ (outcome - fit.fitted)
+    cross = np.asarray((weighted.T @ X).T)
+    total = (weighted.T @ columns).toarray()
     schur = total - cross.T @ solve_information(fit.information, cross)
     values, vectors = np.linalg.eigh((schur + schur.T) / 2)
     keep = values > 1e-8 * max(float(np.trace(total)), 1e-300)

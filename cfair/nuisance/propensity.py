@@ -154,6 +154,7 @@ def read_propensity(value: Any, declared: Declared) -> PropensityRequest:
 
 def _read_result(result: Any, declared: Declared) -> PropensityRequest:
     """Read a fitted result; with a formula that can be rebuilt, by that formula."""
+    _refuse_other_models(result)
     text = getattr(result.model, "formula", None)
     endog = str(getattr(result.model, "endog_names", ""))
     if isinstance(text, str) and "~" in text:
@@ -257,6 +258,24 @@ def _agrees(result: Any, fit: LogisticFit, cohort: Cohort) -> bool:
     """Whether a fitted result is the maximum likelihood fit of its formula on these rows."""
     predicted = np.asarray(result.predict(cohort.data), dtype=float)
     return bool(len(predicted) == len(fit.fitted) and np.max(np.abs(predicted - fit.fitted)) < 1e-5)
+
+
+def _refuse_other_models(result: Any) -> None:
+    """Refuse results that are no plain model of a probability."""
+    name = type(result.model).__name__
+    family = type(getattr(result.model, "family", None)).__name__
+    if name not in ("Logit", "Probit") and family != "Binomial":
+        raise DataError(
+            f"the propensity result is a {name}, which does not model a probability. Fit a "
+            "binomial GLM, a Logit or a Probit, or give a formula."
+        )
+    for extra in ("offset", "exposure"):
+        values = getattr(result.model, extra, None)
+        if values is not None and np.any(values):
+            raise DataError(
+                f"the propensity result has an {extra}, which its predictions on other rows leave "
+                "out. Give its probabilities instead: propensity=result.fittedvalues."
+            )
 
 
 def _fitted(
@@ -426,12 +445,15 @@ def omitted_groups(propensity: Propensity, cohort: Cohort) -> Omitted | None:
     -------
     Omitted or None
     """
-    labels = np.unique(cohort.groups.codes)
-    dummies = (cohort.groups.codes[:, None] == labels[None, 1:]).astype(np.float64)
+    from scipy.sparse import csr_matrix
+
+    labels, codes = np.unique(cohort.groups.codes, return_inverse=True)
+    n = cohort.n_used
+    dummies = csr_matrix((np.ones(n), (np.arange(n), codes)), shape=(n, len(labels)))[:, 1:]
     return _omitted("the groups", propensity, cohort, dummies)
 
 
-def _omitted(what: str, propensity: Propensity, cohort: Cohort, columns: Array) -> Omitted | None:
+def _omitted(what: str, propensity: Propensity, cohort: Cohort, columns: Any) -> Omitted | None:
     if propensity.matrix is None or propensity.fit is None or cohort.d is None:
         return None
     chi2, df, p = score_test(propensity.matrix, cohort.d, propensity.fit, columns)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cfair.cohort import Cohort, require_comparison
 from cfair.errors import DataError
 from cfair.estimators.disparity import STATISTICS, largest_gap
+from cfair.frame import show_some
 from cfair.inference.aggregate import AGGREGATE_INTERVALS, AggregateIntervals
 from cfair.inference.equality import EqualityTest
 from cfair.inference.estimates import CONTRASTS, RateEstimates
@@ -317,8 +318,7 @@ class RatesResult:
     @cached_property
     def equality_tests(self) -> tuple[EqualityTest, ...]:
         """Tests of equal rates, one per metric."""
-        names = self.cohort.groups.names
-        return tuple(e.equality(names) for e in self.estimates)
+        return tuple(e.equality for e in self.estimates)
 
     def test_equal(self) -> pd.DataFrame:
         """Test, for each metric, that all groups have the same rate.
@@ -336,6 +336,7 @@ class RatesResult:
             If there is only one group.
         """
         require_comparison(self.cohort.groups)
+        names = self.cohort.groups.names
         return pd.DataFrame(
             [
                 {
@@ -345,8 +346,8 @@ class RatesResult:
                     "p_value": t.p_value,
                     "max_t": t.max_t,
                     "max_t_p_value": t.max_t_p_value,
-                    "note": f"no rate in {', '.join(t.groups_left_out)}"
-                    if t.groups_left_out
+                    "note": f"no rate in {show_some([names[k] for k in t.left_out], 10)}"
+                    if t.left_out
                     else "",
                 }
                 for t in self.equality_tests

@@ -81,7 +81,7 @@ def equality_line(result: RatesResult, chosen: Sequence[int]) -> list[str]:
         if np.isnan(test.wald):
             lines.append((label, "fewer than two groups have a rate"))
             continue
-        left = f"; no rate in {len(test.groups_left_out)} groups" if test.groups_left_out else ""
+        left = f"; no rate in {len(test.left_out)} groups" if test.left_out else ""
         lines.append(
             (
                 label,
