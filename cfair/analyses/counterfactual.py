@@ -46,7 +46,7 @@ from cfair.nuisance.propensity import (
     omitted_groups,
 )
 from cfair.results import text
-from cfair.results.counterfactual import COUNTERFACTUAL, CounterfactualResult
+from cfair.results.counterfactual import COUNTERFACTUAL, CounterfactualResult, check_deltas
 from cfair.results.rates import MetricRows, check_level
 
 Array = NDArray[np.float64]
@@ -160,6 +160,7 @@ def counterfactual(
     CounterfactualResult
     """
     level = check_level(level)
+    check_deltas(u_delta)
     check_option("interval", interval, RATE_INTERVALS)
     check_option("aggregate_interval", aggregate_interval, AGGREGATE_INTERVALS)
     limits = check_truncation(truncation)

@@ -76,7 +76,14 @@ def observed_estimates(cohort: Cohort, metrics: list[str]) -> list[RateEstimates
     K = cohort.groups.n_groups
     # The observed rates are the weighted ones of a cohort in which nobody is treated for certain.
     nobody = np.zeros(cohort.n_used, dtype=np.int8)
-    arrays = (cohort.y, cohort.s, nobody, cohort.groups.codes, TreatmentModel(nobody * 0.0), K)
+    arrays = (
+        cohort.y,
+        cohort.s,
+        nobody,
+        cohort.groups.codes,
+        TreatmentModel(np.zeros(len(nobody))),
+        K,
+    )
     moments = cell_moments(*arrays)
     scores = None if cohort.cluster is None else cluster_scores(*arrays, cohort.cluster)
     student = scores is not None

@@ -84,7 +84,7 @@ def aggregate_intervals(
     -------
     AggregateIntervals
     """
-    defined = defined_by_rate(theta, covariance)
+    defined = defined_by_rate(theta, covariance, kish)
     if len(defined) < 2:
         nothing = np.full(3, np.nan)
         return AggregateIntervals(nothing, nothing, nothing, nothing, False)

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from cfair.estimators.confusion import cell_codes
 from cfair.inference.influence import TreatmentModel
@@ -185,14 +186,13 @@ def _arrange(
     rank = np.arange(n_groups)
     order = np.arange(len(d))
     if canonical:
-        rank = canonical_groups(group, n_groups, cell, model.pi)
-        order = np.lexsort([model.pi, cell, rank[group]])
+        key = model.pi if model.fitted is None else model.fitted
+        rank = canonical_groups(group, n_groups, cell, key)
+        order = np.lexsort([key, cell, rank[group]])
+        if cluster is not None:
+            cluster = _canonical_clusters(cluster, rank[group] * 8 + cell, key)
     if cluster is not None:
-        # clusters are numbered by their first row in canonical order
-        _, first, inverse = np.unique(cluster[order], return_index=True, return_inverse=True)
-        position = np.empty(len(first), dtype=np.intp)
-        position[np.argsort(first, kind="stable")] = np.arange(len(first))
-        cluster = position[inverse]
+        cluster = cluster[order]
     arranged = TreatmentModel(
         model.pi[order],
         None if model.design is None else model.design[order],
@@ -202,6 +202,17 @@ def _arrange(
         y[order], s[order], d[order], rank[group][order], n_groups, arranged, coef, truncation,
         cluster, rank,
     )  # fmt: skip
+
+
+def _canonical_clusters(cluster: Integers, code: Integers, key: Array) -> NDArray[np.intp]:
+    """Number the clusters by what is in them, not by the order in which they come."""
+    signature = [
+        np.round(np.bincount(cluster, weights=values), 6) for values in (key**2, key, code**2, code)
+    ]
+    order = np.lexsort([*signature, np.bincount(cluster)])
+    rank = np.empty(len(order), dtype=np.intp)
+    rank[order] = np.arange(len(order))
+    return rank[cluster]
 
 
 def _group_counts(sample: _Sample, block: Stream) -> Array:
@@ -313,7 +324,7 @@ def _refit_weights(sample: _Sample, counts: Array) -> _Part:
                 failures += not fit.converged
                 fitted = fit.fitted
             else:
-                fitted = 1 / (1 + np.exp(-(model.design @ coefs[b])))
+                fitted = expit(model.design @ coefs[b])
             pi = np.clip(fitted, *sample.truncation)
         w = np.where(untreated, count / (1 - pi), 0.0)
         cells[b] = np.bincount(cell, weights=w, minlength=4 * K).reshape(K, 2, 2)
@@ -472,10 +483,11 @@ def bootstrap_interval(
         raise ValueError(f"kind must be one of {', '.join(kinds)}, not {kind!r}.")
     defined = ~np.isnan(draws)
     n_valid = defined.sum(axis=0)
-    enough = n_valid >= min(MIN_VALID, len(draws))
-    enough &= n_valid > 1
+    enough = n_valid >= MIN_VALID
     filled = np.where(enough, draws, 0.0)
-    se = np.where(enough, np.nanstd(filled, axis=0, ddof=1), np.nan)
+    mean = np.where(defined, draws, 0.0).sum(axis=0) / np.maximum(n_valid, 1)
+    squares = np.where(defined, draws - mean, 0.0) ** 2
+    se = np.where(enough, np.sqrt(squares.sum(axis=0) / np.maximum(n_valid - 1, 1)), np.nan)
     varied = enough & (se > 0)
     tails = np.array([(1 - level) / 2, (1 + level) / 2])
     if kind == "normal":

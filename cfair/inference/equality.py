@@ -104,7 +104,8 @@ def logit_scale(theta: Array, covariance: Array, kish: Array) -> tuple[Array, Ar
         An undefined rate has value 0 and a variance so large that it takes no part.
     """
     missing = np.isnan(theta)
-    boundary = ~missing & ((theta <= 0) | (theta >= 1))
+    variance = np.einsum("...kk->...k", covariance)
+    boundary = ~missing & ((theta <= 0) | (theta >= 1) | (variance <= 0))
     inside = ~missing & ~boundary
     size = np.where(missing, 1.0, kish)
     shrunk = (np.clip(np.nan_to_num(theta), 0, 1) * size + 2) / (size + 4)
@@ -141,7 +142,7 @@ def boundary_covariance(theta: Array, covariance: Array, kish: Array) -> Array:
     """
     from cfair.inference.intervals import boundary_se
 
-    boundary = (theta <= 0) | (theta >= 1)
+    boundary = (theta <= 0) | (theta >= 1) | (np.diag(covariance) <= 0)
     result = np.where(boundary[:, None] | boundary[None, :], 0.0, covariance)
     se = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     np.fill_diagonal(result, boundary_se(theta, se, kish) ** 2)
@@ -165,8 +166,10 @@ def gaussian_draws(covariance: Array, n: int) -> Array:
     -------
     (n, K) array
     """
-    values, vectors = np.linalg.eigh(covariance)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    # Cholesky's root changes smoothly with the covariance; eigenvectors flip their signs.
+    spread = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+    correlation = covariance / np.outer(spread, spread)
+    root = spread[:, None] * np.linalg.cholesky(correlation + 1e-9 * np.eye(len(spread)))
     z = np.random.default_rng(0).standard_normal((n // 2, len(covariance)))
     half = z @ root.T
     return np.concatenate([half, -half])
@@ -217,7 +220,7 @@ def largest_standardized(differences_of: Array, deviations: Array) -> Array:
     return best
 
 
-def defined_by_rate(theta: Array, covariance: Array) -> NDArray[np.intp]:
+def defined_by_rate(theta: Array, covariance: Array, kish: Array) -> NDArray[np.intp]:
     """Positions of the defined rates, in their order, so that names of groups change no draw.
 
     Parameters
@@ -225,12 +228,15 @@ def defined_by_rate(theta: Array, covariance: Array) -> NDArray[np.intp]:
     theta : (K,) array
     covariance : (K, K) array
         Its diagonal orders equal rates.
+    kish : (K,) array
+        Orders equal rates of equal variance.
 
     Returns
     -------
     (m,) array of int
     """
-    order = np.lexsort([np.diag(covariance), theta])
+    # rounded, since sums over rows in another order differ in their last digits
+    order = np.lexsort([kish.round(6), np.diag(covariance).round(12), theta.round(12)])
     return order[~np.isnan(theta[order])]
 
 
@@ -289,7 +295,7 @@ def equality_test(
     (1, 12.47, 0.0004)
     """
     left_out = tuple(int(k) for k in np.flatnonzero(np.isnan(theta)))
-    defined = defined_by_rate(theta, covariance)
+    defined = defined_by_rate(theta, covariance, kish)
     if len(defined) < 2:
         return EqualityTest(metric, np.nan, 0, np.nan, np.nan, np.nan, left_out)
     t, n = theta[defined], kish[defined]

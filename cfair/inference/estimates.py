@@ -14,6 +14,7 @@ from cfair.inference.aggregate import AggregateIntervals, aggregate_intervals
 from cfair.inference.equality import (
     EqualityTest,
     boundary_covariance,
+    defined_by_rate,
     equality_test,
     gaussian_draws,
     largest_standardized,
@@ -61,6 +62,10 @@ class RateEstimates:
     covariance: Array
     kish: Array
     student: bool = True
+
+    def __post_init__(self) -> None:
+        for array in (self.estimate, self.covariance, self.kish):
+            array.setflags(write=False)
 
     @property
     def se(self) -> Array:
@@ -156,7 +161,9 @@ class RateEstimates:
             Adjusted for the family by its joint normal distribution.
         """
         used = np.unique(np.concatenate([first, second]))
-        used = used[~np.isnan(self.estimate[used])]
+        part = np.ix_(used, used)
+        order = defined_by_rate(self.estimate[used], self.covariance[part], self.kish[used])
+        used = used[order]
         place = {int(t): k for k, t in enumerate(used)}
         sigma = boundary_covariance(
             self.estimate[used], self.covariance[np.ix_(used, used)], self.kish[used]

@@ -43,7 +43,7 @@ def effective_size(theta: Array, se: Array, kish: Array) -> Array:
 
 
 def boundary_se(theta: Array, se: Array, kish: Array) -> Array:
-    """Standard errors with Agresti and Coull's in place of 0 for a rate of exactly 0 or 1.
+    """Standard errors with Agresti and Coull's in place of 0, as for a rate of exactly 0 or 1.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def boundary_se(theta: Array, se: Array, kish: Array) -> Array:
     binomial proportions. The American Statistician 52, 119-126.
     """
     shrunk = (theta * kish + 2) / (kish + 4)
-    boundary = (theta <= 0) | (theta >= 1)
+    boundary = (theta <= 0) | (theta >= 1) | (se <= 0)
     result: Array = np.where(boundary, np.sqrt(shrunk * (1 - shrunk) / (kish + 4)), se)
     return result
 

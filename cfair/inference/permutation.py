@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from cfair.estimators.ipw import rates_from_cells
 from cfair.inference.equality import logit_wald
@@ -63,6 +64,13 @@ class NullDesign:
     truncation: tuple[float, float] = (0.005, 0.995)
 
     @property
+    def has_constant(self) -> bool:
+        """Whether a column of the fixed part is constant, as the intercept is."""
+        if self.fixed is None or not self.fixed.shape[1]:
+            return False
+        return bool(((self.fixed == self.fixed[0]).all(axis=0) & (self.fixed[0] != 0)).any())
+
+    @property
     def free_of_attributes(self) -> bool:
         """Whether the fit is the same whatever the labels."""
         return self.fixed is None or (self.by_group is None and self.mixed is None)
@@ -105,6 +113,9 @@ class _Rows:
     @property
     def n_untreated(self) -> int:
         return int(self.bounds[4])
+
+    def sizes(self, n_groups: int) -> NDArray[np.intp]:
+        return np.bincount(self.group, minlength=n_groups)
 
 
 def permutation_null(
@@ -150,7 +161,7 @@ def permutation_null(
     average at n = 5000 and 8e-6 at a million rows.
     """
     start = _fit_without_labels(d, design)
-    method = _choose_method(len(d), design, exact)
+    method = _choose_method(len(d), design, exact or start.separated)
     rows = _arrange(y, s, d, group, n_groups, start.fitted, canonical=permutations is None)
     engine: _Summed | _Refit
     if method == "refit" or method == "one step":
@@ -158,7 +169,8 @@ def permutation_null(
     else:
         engine = _Summed(y, s, d, n_groups, design, start, rows)
 
-    labels = rows.group.astype(label_type(n_groups))
+    # sorted, so that rows alike in everything else do not bring their order along
+    labels = np.sort(rows.group).astype(label_type(n_groups))
 
     def replicate(block: Stream) -> tuple[Array, Array, Array, int]:
         if permutations is None:
@@ -189,6 +201,7 @@ class _Start:
     coef: Array
     fitted: Array
     pi: Array
+    separated: bool = False
 
 
 def _fit_without_labels(d: Integers, design: NullDesign) -> _Start:
@@ -197,7 +210,8 @@ def _fit_without_labels(d: Integers, design: NullDesign) -> _Start:
             raise ValueError("give the columns of the design or known probabilities")
         return _Start(np.zeros(0), design.pi, design.pi)
     fit = fit_logistic(design.fixed, d)
-    return _Start(fit.coef, fit.fitted, np.clip(fit.fitted, *design.truncation))
+    pi = np.clip(fit.fitted, *design.truncation)
+    return _Start(fit.coef, fit.fitted, pi, bool(fit.separated.any() or not fit.converged))
 
 
 def _choose_method(n: int, design: NullDesign, exact: bool) -> str:
@@ -205,7 +219,7 @@ def _choose_method(n: int, design: NullDesign, exact: bool) -> str:
         return "propensity without attributes: fitted once"
     if exact or n < EXACT_BELOW:
         return "refit"
-    return "group shift" if design.mixed is None else "one step"
+    return "group shift" if design.mixed is None and design.has_constant else "one step"
 
 
 def _arrange(
@@ -263,7 +277,7 @@ class _Summed:
                 # group rows come in canonical order of the labels
                 ordered = np.empty_like(design.by_group)
                 ordered[rows.rank] = design.by_group
-                self.basis = _beyond_constant(ordered)
+                self.basis = _basis(ordered, rows.sizes(n_groups), beyond_constant=True)
                 columns += [odds, odds**2, w * odds]
                 self.all_rows = np.column_stack([residual, variance, residual**2])
                 self.mean_v = X.T @ variance / variance.sum()
@@ -371,7 +385,11 @@ class _Refit:
         self.outcome = self.d.astype(np.float64)
         self.fixed, self.truncation = design.fixed[order], design.truncation
         back = np.argsort(rows.rank)
-        self.by_group = None if design.by_group is None else _beyond_constant(design.by_group[back])
+        self.by_group = None
+        if design.by_group is not None:
+            self.by_group = _basis(
+                design.by_group[back], rows.sizes(n_groups), beyond_constant=design.has_constant
+            )
         self.mixed = None if design.mixed is None else design.mixed[back][:, order]
         self.start = start.coef
 
@@ -410,15 +428,18 @@ class _Refit:
         if self.one_step:
             _, score, information = sweep(X, self.outcome, None, beta)
             beta = beta + solve_information(information, score)
-            return X, 1 / (1 + np.exp(-(X @ beta))), True
+            return X, expit(X @ beta), True
         fit = fit_logistic(X, self.outcome, start=beta)
         return X[:, fit.kept], fit.fitted, fit.converged
 
 
-def _beyond_constant(by_group: Array) -> Array:
-    """Basis of what the group columns say beyond a constant, full rank."""
-    centred = by_group - by_group.mean(axis=0)
-    u, values, _ = np.linalg.svd(centred, full_matrices=False)
+def _basis(by_group: Array, sizes: Integers, beyond_constant: bool) -> Array:
+    """Basis of the group columns, or of what they say beyond a constant, over groups with rows."""
+    filled = (sizes > 0)[:, None]
+    columns = np.where(filled, by_group, 0.0)
+    if beyond_constant:
+        columns = np.where(filled, columns - columns.sum(axis=0) / filled.sum(), 0.0)
+    u, values, _ = np.linalg.svd(columns, full_matrices=False)
     basis: Array = u[:, values > 1e-9 * max(1.0, float(values[0]) if len(values) else 1.0)]
     return basis
 
@@ -458,6 +479,18 @@ def label_sums(labels: Integers, columns: Array, bounds: NDArray[np.intp], n_gro
             flat = indicator.reshape(n_replicates * n_groups, last - first) @ columns[first:last]
             out[:, cell] += flat.reshape(n_replicates, n_groups, c)
     return out
+
+
+def _solve_each(information: Array, g: Array) -> Array:
+    """Apply the inverse information to the rows of `g` (R, K, p), one information or one each."""
+    if information.ndim == 2:
+        flat = solve_information(information, g.reshape(-1, g.shape[-1]).T)
+        return flat.T.reshape(g.shape)
+    try:
+        solved = np.linalg.solve(information, g.transpose(0, 2, 1))
+        return np.asarray(solved.transpose(0, 2, 1), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        return np.asarray(g @ np.linalg.pinv(information, hermitian=True))
 
 
 def batched_wald(
@@ -500,7 +533,7 @@ def batched_wald(
                 + a_miss[..., None] * x[:, :, outcome, 1 - hit]
                 for x in (slope, cross)
             )
-            h = np.linalg.solve(information, g.transpose(0, 2, 1)).transpose(0, 2, 1)
+            h = _solve_each(information, g)
             crossed = h @ b.transpose(0, 2, 1)
             sigma += crossed + crossed.transpose(0, 2, 1) + h @ meat @ h.transpose(0, 2, 1)
         kish = den**2 / np.where(den > 0, square[:, :, outcome].sum(axis=2), 1.0)

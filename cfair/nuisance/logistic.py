@@ -384,6 +384,9 @@ def fit_logistic_many(
         active = active[~done]
         if not len(active):
             break
+    for b in active:  # separated or badly scaled: the careful fit, with step halving
+        fit = fit_logistic(X, d, weights=weights[b])
+        beta[b], converged[b] = np.nan_to_num(fit.coef), fit.converged
     return ManyFits(beta, converged)
 
 

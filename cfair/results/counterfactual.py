@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cfair.errors import DataError
 from cfair.estimators.disparity import STATISTICS, disparities
 from cfair.estimators.ipw import ipw_weights, rates_from_cells
-from cfair.inference.bootstrap import BootstrapDraws, bootstrap_interval
+from cfair.inference.bootstrap import MIN_VALID, BootstrapDraws, bootstrap_interval
 from cfair.inference.influence import RateCovariance
 from cfair.inference.permutation import PermutationNull
 from cfair.inference.uvalue import permutation_p_values, u_values
@@ -43,7 +43,7 @@ _INTERVAL_NAMES = {
 }
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class CounterfactualResult(RatesResult):
     """Counterfactual false positive and false negative rates under no treatment.
 
@@ -82,19 +82,19 @@ class CounterfactualResult(RatesResult):
 
     # -- per row --------------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def propensities(self) -> pd.Series:
         """Truncated propensities on the caller's index."""
-        return pd.Series(self.propensity.pi, index=self.cohort.index, name="propensity")
+        return pd.Series(self.propensity.pi, index=self.cohort.index, name="propensity", copy=True)
 
-    @cached_property
+    @property
     def weights(self) -> pd.Series:
         """Weights (1 - D)/(1 - pi) on the caller's index; 0 for treated rows."""
         assert self.cohort.d is not None
         w = ipw_weights(self.cohort.d, self.propensity.pi)
         return pd.Series(w, index=self.cohort.index, name="weight")
 
-    @cached_property
+    @property
     def covariance(self) -> pd.DataFrame:
         """Joint covariance of cFPR and cFNR of the groups, from their influence functions."""
         K, T = self.cohort.groups.n_groups, len(self.estimates[0].estimate)
@@ -107,16 +107,24 @@ class CounterfactualResult(RatesResult):
 
     # -- replicates -----------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def null_draws(self) -> pd.DataFrame:
         """Replicates of the permutation null: columns (metric, group), (metric, statistic)."""
+        return self._null_draws.copy()
+
+    @cached_property
+    def _null_draws(self) -> pd.DataFrame:
         if self.null is None:
             return self._no_draws()
         return self._draws(self.null.cells, self.null.observed)
 
-    @cached_property
+    @property
     def boot_draws(self) -> pd.DataFrame:
         """Bootstrap replicates: columns (metric, group), (metric, statistic), and the margins."""
+        return self._boot_draws.copy()
+
+    @cached_property
+    def _boot_draws(self) -> pd.DataFrame:
         if self.boot is None:
             return self._no_draws()
         return self._draws(self.boot.cells, self.boot.observed)
@@ -211,8 +219,8 @@ class CounterfactualResult(RatesResult):
             notes = [
                 ""
                 if np.isfinite(low)
-                else f"defined in {n} of {n_boot} replicates"
-                if n < n_boot
+                else f"defined in {n} of {n_boot} replicates, fewer than {MIN_VALID}"
+                if n < MIN_VALID
                 else "all replicates are equal"
                 for low, n in zip(limits.low[:K], limits.n_valid[:K], strict=True)
             ]
@@ -253,9 +261,10 @@ class CounterfactualResult(RatesResult):
         """
         if self.null is None:
             raise DataError("this result has no permutation null. Give n_perm= to the analysis.")
-        deltas = _deltas(delta)
+        deltas = check_deltas(delta)
         parts = []
-        for metric, aggregate in zip(COUNTERFACTUAL, self.aggregates, strict=False):
+        for k, metric in enumerate(COUNTERFACTUAL):
+            aggregate = self.aggregate(k)
             share = u_values(aggregate.estimate, self._null_statistics(metric), deltas)
             parts.append(
                 pd.DataFrame(
@@ -286,7 +295,7 @@ class CounterfactualResult(RatesResult):
             u = self.u_values(self.u_delta)
             for k, metric in enumerate(COUNTERFACTUAL):
                 at = (frame["metric"] == metric).to_numpy()
-                p = permutation_p_values(self.aggregates[k].estimate, self._null_statistics(metric))
+                p = permutation_p_values(self.aggregate(k).estimate, self._null_statistics(metric))
                 columns["p_value"][at] = p.value
                 columns["p_value_studentized"][at] = self.studentized_p_value(metric)
                 mine = u[u["metric"] == metric]
@@ -314,7 +323,7 @@ class CounterfactualResult(RatesResult):
         if self.null is None:
             return float("nan")
         k = COUNTERFACTUAL.index(metric)
-        observed = np.array([self.equality_tests[k].wald])
+        observed = np.array([self.estimates[k].equality.wald])
         return float(permutation_p_values(observed, self.null.wald[:, [k]]).value[0])
 
     # -- plots ----------------------------------------------------------------------------------
@@ -342,8 +351,8 @@ class CounterfactualResult(RatesResult):
             )
         if self.null is None:
             raise DataError("this result has no permutation null. Give n_perm= to the analysis.")
-        at = (self.disparities["metric"] == metric) & (self.disparities["statistic"] == statistic)
-        row = self.disparities[at].iloc[0]
+        at = (self._disparities["metric"] == metric) & (self._disparities["statistic"] == statistic)
+        row = self._disparities[at].iloc[0]
         return plot_null(
             self._null_statistics(metric)[:, STATISTICS.index(statistic)],
             row["estimate"],
@@ -420,7 +429,7 @@ class CounterfactualResult(RatesResult):
     def _boot_fact(self) -> str:
         assert self.boot is not None
         failed = self.boot.not_converged
-        undefined = int(np.isnan(self.boot_draws[list(COUNTERFACTUAL)]).any(axis=1).sum())
+        undefined = int(np.isnan(self._boot_draws[list(COUNTERFACTUAL)]).any(axis=1).sum())
         parts = [f"{len(self.boot.cells):,} replicates ({self.boot.method})"]
         if undefined:
             parts.append(f"{undefined} with an undefined rate")
@@ -431,7 +440,7 @@ class CounterfactualResult(RatesResult):
     def _null_fact(self) -> str:
         assert self.null is not None
         parts = [f"{len(self.null.cells):,} permutations of the labels ({self.null.method})"]
-        undefined = int(np.isnan(self.null_draws[list(COUNTERFACTUAL)]).any(axis=1).sum())
+        undefined = int(np.isnan(self._null_draws[list(COUNTERFACTUAL)]).any(axis=1).sum())
         if undefined:
             parts.append(f"{undefined} with an undefined rate")
         if self.null.not_converged:
@@ -487,7 +496,7 @@ class CounterfactualResult(RatesResult):
         header = ["permutation", "p avg", "p max", "p studentized", f"{u} avg", f"{u} max"]
         rows = []
         for k, metric in enumerate(COUNTERFACTUAL):
-            part = self.disparities[self.disparities["metric"] == metric].reset_index(drop=True)
+            part = self._disparities[self._disparities["metric"] == metric].reset_index(drop=True)
             rows.append(
                 [
                     f"  {self.rows[k].label}",
@@ -517,7 +526,22 @@ def _empty_boot(size: int) -> dict[str, Array]:
     }
 
 
-def _deltas(delta: float | dict[str, float]) -> Array:
+def check_deltas(delta: float | dict[str, float]) -> Array:
+    """Delta of each statistic; one number goes to average and maximum, its square to the variance.
+
+    Parameters
+    ----------
+    delta : float or dict
+
+    Returns
+    -------
+    (3,) array
+
+    Raises
+    ------
+    ValueError
+        If it is not in [0, 1), or a statistic has none.
+    """
     if isinstance(delta, dict):
         unknown = set(delta) - set(STATISTICS)
         if unknown or len(delta) < len(STATISTICS):

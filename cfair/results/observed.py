@@ -32,7 +32,7 @@ METHODS: dict[str, str] = {
 PRINTED: tuple[str, ...] = ("selection_rate", "tpr", "fpr", "ppv")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ObservedResult(RatesResult):
     """Observed rates by intersectional group and by attribute.
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ class MetricRows:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RatesResult:
     """Rates by group with their uncertainty: a frozen record of one analysis.
 
@@ -92,12 +93,18 @@ class RatesResult:
     cohort: Cohort
     estimates: tuple[RateEstimates, ...]
     rows: tuple[MetricRows, ...]
-    counts: dict[str, Array]
+    counts: Mapping[str, Array]
     level: float = 0.95
     interval: str = "wilson"
     aggregate_interval: str = "tie-aware"
     seed: int = 0
-    warnings: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = ()
+    _aggregates: dict[int, AggregateIntervals] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        for values in self.counts.values():
+            values.setflags(write=False)
+        object.__setattr__(self, "counts", MappingProxyType(dict(self.counts)))
 
     # -- frames ---------------------------------------------------------------------------------
 
@@ -111,9 +118,13 @@ class RatesResult:
         """Metrics that comparisons are about unless told otherwise."""
         return self.metrics
 
-    @cached_property
+    @property
     def rates(self) -> pd.DataFrame:
         """A row per metric and group, undefined and empty groups included."""
+        return self._rates.copy()
+
+    @cached_property
+    def _rates(self) -> pd.DataFrame:
         groups = self.cohort.groups
         labels = groups.label_frame()
         labels.columns = [_safe(name) for name in groups.attributes]
@@ -124,9 +135,13 @@ class RatesResult:
             parts.append(pd.concat([head, labels, part], axis=1))
         return pd.concat(parts, ignore_index=True)
 
-    @cached_property
+    @property
     def marginals(self) -> pd.DataFrame:
         """A row per metric, attribute and level: each attribute on its own."""
+        return self._marginals.copy()
+
+    @cached_property
+    def _marginals(self) -> pd.DataFrame:
         groups = self.cohort.groups
         K, M = groups.n_groups, len(groups.margins)
         parts = []
@@ -141,7 +156,7 @@ class RatesResult:
             parts.append(pd.concat([head, self._frame(k, slice(K, K + M))], axis=1))
         return pd.concat(parts, ignore_index=True)
 
-    @cached_property
+    @property
     def overall(self) -> pd.DataFrame:
         """A row per metric: all rows together."""
         parts = []
@@ -182,10 +197,10 @@ class RatesResult:
         return {}
 
     def to_frame(self) -> pd.DataFrame:
-        """The rates by group as a tidy frame; a copy, free to change."""
-        return self.rates.copy()
+        """The rates by group as a tidy frame."""
+        return self.rates
 
-    @cached_property
+    @property
     def covariance(self) -> pd.DataFrame:
         """Covariance of the group rates, metric by metric; 0 between metrics treated apart."""
         K = self.cohort.groups.n_groups
@@ -315,7 +330,7 @@ class RatesResult:
             ref = levels.index(reference) if reference in levels else names.index(reference)
         return names, groups.n_groups + np.array(at, dtype=np.intp), ref
 
-    @cached_property
+    @property
     def equality_tests(self) -> tuple[EqualityTest, ...]:
         """Tests of equal rates, one per metric."""
         return tuple(e.equality for e in self.estimates)
@@ -354,18 +369,29 @@ class RatesResult:
             ]
         )
 
-    @cached_property
+    @property
     def aggregates(self) -> tuple[AggregateIntervals, ...]:
         """Summaries of the differences with their intervals, one per metric."""
-        return tuple(e.aggregates(self.level, self.aggregate_interval) for e in self.estimates)
+        return tuple(self.aggregate(k) for k in range(len(self.estimates)))
 
-    @cached_property
+    def aggregate(self, k: int) -> AggregateIntervals:
+        """Summaries of the differences of the k-th metric, computed once."""
+        if k not in self._aggregates:
+            found = self.estimates[k].aggregates(self.level, self.aggregate_interval)
+            self._aggregates[k] = found
+        return self._aggregates[k]
+
+    @property
     def disparities(self) -> pd.DataFrame:
         """A row per metric and statistic of the absolute differences between all pairs of groups.
 
         ``expected_if_equal`` is what the statistic would be on average if all rates were equal:
         noise alone makes it positive. The variance is a poor target; prefer average or maximum.
         """
+        return self._disparities.copy()
+
+    @cached_property
+    def _disparities(self) -> pd.DataFrame:
         parts = []
         for e, a in zip(self.estimates, self.aggregates, strict=True):
             frame = pd.DataFrame(
@@ -384,8 +410,13 @@ class RatesResult:
     def _more_disparities(self, frame: pd.DataFrame) -> pd.DataFrame:
         return frame
 
-    def largest_gaps(self) -> pd.DataFrame:
+    def largest_gaps(self, metrics: str | Sequence[str] | None = None) -> pd.DataFrame:
         """The pair of groups with the widest difference, for each metric.
+
+        Parameters
+        ----------
+        metrics : str or sequence of str, optional
+            All by default.
 
         Returns
         -------
@@ -397,7 +428,10 @@ class RatesResult:
         names = self.cohort.groups.names
         K = self.cohort.groups.n_groups
         rows: list[dict[str, Any]] = []
-        for e, a in zip(self.estimates, self.aggregates, strict=True):
+        wanted = [metrics] if isinstance(metrics, str) else list(metrics or self.metrics)
+        for metric in wanted:
+            e = self.estimates_of(metric)
+            a = self.aggregate(self.metrics.index(metric))
             pair = largest_gap(e.estimate[:K])
             if pair is None:
                 rows.append({"metric": e.metric, "note": "fewer than two groups have a rate"})

@@ -77,7 +77,7 @@ def equality_line(result: RatesResult, chosen: Sequence[int]) -> list[str]:
     """Whether the rates are equal, metric by metric."""
     lines = []
     for k in chosen:
-        test, label = result.equality_tests[k], result.rows[k].label
+        test, label = result.estimates[k].equality, result.rows[k].label
         if np.isnan(test.wald):
             lines.append((label, "fewer than two groups have a rate"))
             continue
@@ -102,7 +102,7 @@ def aggregate_lines(result: RatesResult, chosen: Sequence[int]) -> list[str]:
     header = ["|difference|", "average", "if equal", "maximum", "if equal"]
     rows = []
     for k in chosen:
-        a = result.aggregates[k]
+        a = result.aggregate(k)
         row = [f"  {result.rows[k].label}"]
         for j in (0, 1):
             row.append(text.estimate(a.estimate[j], a.low[j], a.high[j]))
@@ -113,10 +113,10 @@ def aggregate_lines(result: RatesResult, chosen: Sequence[int]) -> list[str]:
 
 def largest_gap_lines(result: RatesResult, chosen: Sequence[int]) -> list[str]:
     """The widest gap of each metric, by name."""
-    gaps = result.largest_gaps()
+    gaps = result.largest_gaps([result.metrics[k] for k in chosen])
     lines = []
     for i, k in enumerate(chosen):
-        gap = gaps.iloc[k]
+        gap = gaps.iloc[i]
         label = result.rows[k].label
         if isinstance(gap["group"], str):
             value = text.estimate(gap["estimate"], gap["ci_low"], gap["ci_high"])
