@@ -278,9 +278,9 @@ def test_seed_may_be_a_sequence_or_a_generator():
 
 
 def test_global_random_state_is_left_alone():
-    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    before = np.random.get_state()[1].copy()
     simulate_cohort(50, seed=3)
-    np.testing.assert_array_equal(before, np.random.get_state()[1])  # noqa: NPY002
+    np.testing.assert_array_equal(before, np.random.get_state()[1])
 
 
 def test_one_row_is_a_cohort():

@@ -35,6 +35,11 @@ from cfair.nuisance.logistic import fit_logistic, solve_information, sweep
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
 
+#: How the propensity follows the permuted labels.
+FIXED = "the propensity has no attributes and is fitted once"
+GROUP_SUMS = "propensity refitted by one step on group sums"
+ONE_STEP = "propensity refitted by one Newton step"
+REFIT = "propensity refitted"
 #: Below this many rows every replicate is refitted to convergence.
 EXACT_BELOW = 5000
 _POOLED_FROM = 100_000  # from here covariates are independent of permuted labels for the variance
@@ -164,8 +169,8 @@ def permutation_null(
     method = _choose_method(len(d), design, exact or start.separated)
     rows = _arrange(y, s, d, group, n_groups, start.fitted, canonical=permutations is None)
     engine: _Summed | _Refit
-    if method == "refit" or method == "one step":
-        engine = _Refit(y, s, d, n_groups, design, start, rows, one_step=method == "one step")
+    if method in (REFIT, ONE_STEP):
+        engine = _Refit(y, s, d, n_groups, design, start, rows, one_step=method == ONE_STEP)
     else:
         engine = _Summed(y, s, d, n_groups, design, start, rows)
 
@@ -216,10 +221,10 @@ def _fit_without_labels(d: Integers, design: NullDesign) -> _Start:
 
 def _choose_method(n: int, design: NullDesign, exact: bool) -> str:
     if design.free_of_attributes:
-        return "propensity without attributes: fitted once"
+        return FIXED
     if exact or n < EXACT_BELOW:
-        return "refit"
-    return "group shift" if design.mixed is None and design.has_constant else "one step"
+        return REFIT
+    return GROUP_SUMS if design.mixed is None and design.has_constant else ONE_STEP
 
 
 def _arrange(
