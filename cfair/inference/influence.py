@@ -175,8 +175,8 @@ def cell_moments(
 def _weighted_cross_product(X: Array, root: Array) -> Array:
     """Sum of ``root^2 x x'``, by blocks of rows that stay in cache."""
     total = np.zeros((X.shape[1], X.shape[1]))
-    for first in range(0, len(X), 16_384):
-        rows = slice(first, first + 16_384)
+    for first in range(0, len(X), 8_192):
+        rows = slice(first, first + 8_192)
         part = X[rows] * root[rows, None]
         total += part.T @ part  # symmetric, so that half the work is done
     return total

@@ -18,7 +18,7 @@ from cfair.errors import ConvergenceError
 
 Array = NDArray[np.float64]
 
-_BLOCK = 16_384
+_BLOCK = 8_192
 _WARM_FROM = 200_000
 _DECREMENT = 1e-13  # in units of the log likelihood: far below any statistical meaning
 _RANK_TOLERANCE = 1e-11  # R's glm.fit: min(1e-7, epsilon / 1000)
@@ -167,10 +167,14 @@ def _newton(
     step = np.zeros_like(beta)
     converged = False
     n_iter = 0
-    while n_iter < max_iter and not converged:
+    while n_iter < max_iter:
         step = solve_information(hessian, score)
-        decrement = float(score @ step)
+        # What a step would still gain, twice over, in the log likelihood.
+        converged = float(score @ step) < _DECREMENT
         n_iter += 1
+        if converged:
+            beta = beta + step  # too small to need another pass over the rows
+            break
         new = beta + step
         deviance_new, score_new, hessian_new = sweep(Z, d, weights, new)
         halvings = 0
@@ -181,7 +185,6 @@ def _newton(
             new = beta + step
             deviance_new, score_new, hessian_new = sweep(Z, d, weights, new)
         beta, deviance, score, hessian = new, deviance_new, score_new, hessian_new
-        converged = decrement < _DECREMENT
     # At a proper maximum the last step moves nothing. Under separation the likelihood has stopped
     # while every step still shifts the linear predictor by about one.
     reach = np.abs(step) * np.max(np.abs(Z), axis=0, initial=0.0)

@@ -144,8 +144,8 @@ def _balance(cohort: Cohort, propensity: Propensity) -> pd.DataFrame:
 def _standard_deviations(X: Array, mean: Array) -> Array:
     """Standard deviations of the columns, by blocks of rows that stay in cache."""
     squares = np.zeros(X.shape[1])
-    for first in range(0, len(X), 16_384):
-        centred = X[first : first + 16_384] - mean
+    for first in range(0, len(X), 8_192):
+        centred = X[first : first + 8_192] - mean
         squares += np.einsum("ij,ij->j", centred, centred)
     result: Array = np.sqrt(squares / len(X))
     return result
