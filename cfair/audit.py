@@ -151,8 +151,8 @@ class Audit:
         >>> rates.loc["fpr", ["n", "denominator", "estimate"]].round(3)
                   n  denominator  estimate
         group
-        F      2670         2056     0.222
-        M      2330         1857     0.200
+        F      2670         2044     0.262
+        M      2330         1869     0.251
         """
         from cfair.analyses.observed import observed
 

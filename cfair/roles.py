@@ -22,6 +22,7 @@ from cfair.columns import (
 from cfair.errors import DataError
 from cfair.frame import Table, as_table, is_name
 from cfair.groups import Factor, factor
+from cfair.options import check_option
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +70,8 @@ class Roles:
     small_groups: str = "warn"
 
     def __post_init__(self) -> None:
-        _check_option("missing", self.missing, ("raise", "drop", "level"))
-        _check_option("small_groups", self.small_groups, ("warn", "drop"))
+        check_option("missing", self.missing, ("raise", "drop", "level"))
+        check_option("small_groups", self.small_groups, ("warn", "drop"))
         size = self.min_group_size
         whole = isinstance(size, (int, np.integer)) and not isinstance(size, bool)
         if size is not None and (not whole or size < 1):
@@ -301,8 +302,3 @@ def _equal(one: pd.Series, other: pd.Series) -> bool:
         return False
     mine, theirs = one.astype(object)[~missing], other.astype(object)[~missing]
     return mine.to_list() == theirs.to_list()
-
-
-def _check_option(name: str, value: Any, allowed: tuple[str, ...]) -> None:
-    if not isinstance(value, str) or value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}.")

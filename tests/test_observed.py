@@ -320,7 +320,7 @@ def test_ratios_are_ratios_and_agree_with_differences(table):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "odds"}, "difference, ratio"),
+        ({"kind": "odds"}, "'difference', 'ratio'"),
         ({"adjust": "tukey"}, "max-t"),
         ({"metrics": "auc"}, "fpr"),
         ({"level": 95}, "between 0 and 1"),

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from cfair.analyses.observed import (
     base_counts,
     care_notes,
-    check_option,
     observed_estimates,
     observed_rows,
     rate_note,
@@ -34,7 +33,7 @@ from cfair.inference.influence import (
 )
 from cfair.inference.intervals import RATE_INTERVALS
 from cfair.inference.permutation import NullDesign, PermutationNull, permutation_null
-from cfair.inference.resampling import check_n_replicates, seed_entropy
+from cfair.inference.resampling import seed_entropy
 from cfair.nuisance.overlap import Overlap, overlap
 from cfair.nuisance.propensity import (
     Omitted,
@@ -45,9 +44,10 @@ from cfair.nuisance.propensity import (
     omitted_call,
     omitted_groups,
 )
+from cfair.options import check_count, check_level, check_option
 from cfair.results import text
 from cfair.results.counterfactual import COUNTERFACTUAL, CounterfactualResult, check_deltas
-from cfair.results.rates import MetricRows, check_level
+from cfair.results.rates import MetricRows
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
@@ -112,14 +112,14 @@ def check_replicates(
         isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0
     ):
         raise ValueError(f"n_jobs must be a whole number other than 0, or None, not {n_jobs!r}.")
-    boots = check_n_replicates(n_boot, "n_boot")
+    boots = check_count(n_boot, "n_boot")
     if bootstrap is None:
         if resamples is not None:
             raise ValueError("resamples= needs a bootstrap kind; bootstrap=None asks for none.")
         boots = 0
     return Replicates(
         n_boot=boots,
-        n_perm=check_n_replicates(n_perm, "n_perm"),
+        n_perm=check_count(n_perm, "n_perm"),
         bootstrap=bootstrap,
         resamples=resamples,
         permutations=permutations,

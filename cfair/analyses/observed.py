@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +18,9 @@ from cfair.inference.influence import (
     cluster_scores,
     rate_covariance,
 )
+from cfair.options import check_level, check_option
 from cfair.results.observed import METHODS, ObservedResult
-from cfair.results.rates import MetricRows, check_level
+from cfair.results.rates import MetricRows
 
 Array = NDArray[np.float64]
 
@@ -259,21 +259,3 @@ def care_notes(
                     f"{CARE_BELOW:.0f}: {', '.join(named)}{more}. Read with care."
                 )
     return sentences
-
-
-def check_option(name: str, value: Any, allowed: Any) -> None:
-    """Check an option against what is allowed.
-
-    Parameters
-    ----------
-    name : str
-    value : object
-    allowed : iterable of str
-
-    Raises
-    ------
-    ValueError
-        If it is not among them.
-    """
-    if value not in list(allowed):
-        raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}, not {value!r}.")

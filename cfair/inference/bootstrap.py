@@ -20,6 +20,7 @@ from cfair.estimators.confusion import cell_codes
 from cfair.inference.influence import TreatmentModel
 from cfair.inference.resampling import Stream, canonical_groups, run_streams, streams
 from cfair.nuisance.logistic import fit_logistic, fit_logistic_many, solve_information, sweep
+from cfair.options import check_option
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
@@ -448,6 +449,8 @@ class BootstrapInterval:
     n_valid: NDArray[np.intp]
 
 
+#: Intervals from replicates.
+INTERVAL_KINDS: tuple[str, ...] = ("percentile", "bc", "normal", "basic")
 #: Fewest defined replicates for an interval.
 MIN_VALID = 40
 
@@ -478,9 +481,7 @@ def bootstrap_interval(
     """
     from scipy.special import ndtr, ndtri
 
-    kinds = ("percentile", "bc", "normal", "basic")
-    if kind not in kinds:
-        raise ValueError(f"kind must be one of {', '.join(kinds)}, not {kind!r}.")
+    check_option("kind", kind, INTERVAL_KINDS)
     defined = ~np.isnan(draws)
     n_valid = defined.sum(axis=0)
     enough = n_valid >= MIN_VALID

@@ -147,33 +147,6 @@ def run_streams(
             yield result
 
 
-def check_n_replicates(value: Any, name: str) -> int:
-    """Check a number of replicates.
-
-    Parameters
-    ----------
-    value : object
-        What the user gave; None and 0 mean none.
-    name : str
-        Name of the argument, for the message.
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    ValueError
-        If it is not a whole number of at least 1.
-    """
-    if value is None:
-        return 0
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
-    if not whole or value < 0:
-        raise ValueError(f"{name} must be a whole number >= 1 (or None for none), not {value!r}.")
-    return int(value)
-
-
 def canonical_groups(
     group: Integers, n_groups: int, cell: Integers, key: Array
 ) -> NDArray[np.intp]:

@@ -19,8 +19,9 @@ from cfair.inference.permutation import PermutationNull
 from cfair.inference.uvalue import permutation_p_values, u_values
 from cfair.nuisance.overlap import Overlap
 from cfair.nuisance.propensity import Propensity
+from cfair.options import check_level, check_option
 from cfair.results import text
-from cfair.results.rates import RatesResult, check_level
+from cfair.results.rates import RatesResult
 from cfair.results.report import (
     aggregate_lines,
     attribute_rows,
@@ -343,12 +344,8 @@ class CounterfactualResult(RatesResult):
         """
         from cfair.plotting import plot_null
 
-        if metric not in COUNTERFACTUAL:
-            raise ValueError(f"metric must be one of {', '.join(COUNTERFACTUAL)}, not {metric!r}.")
-        if statistic not in STATISTICS:
-            raise ValueError(
-                f"statistic must be one of {', '.join(STATISTICS)}, not {statistic!r}."
-            )
+        check_option("metric", metric, COUNTERFACTUAL)
+        check_option("statistic", statistic, STATISTICS)
         if self.null is None:
             raise DataError("this result has no permutation null. Give n_perm= to the analysis.")
         at = (self._disparities["metric"] == metric) & (self._disparities["statistic"] == statistic)

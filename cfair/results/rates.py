@@ -13,27 +13,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cfair.cohort import Cohort, require_comparison
-from cfair.errors import DataError
 from cfair.estimators.disparity import STATISTICS, largest_gap
 from cfair.frame import show_some
-from cfair.inference.aggregate import AGGREGATE_INTERVALS, AggregateIntervals
+from cfair.inference.aggregate import AggregateIntervals
 from cfair.inference.equality import EqualityTest
-from cfair.inference.estimates import CONTRASTS, RateEstimates
-from cfair.inference.intervals import RATE_INTERVALS
+from cfair.inference.estimates import RateEstimates
+from cfair.options import check_level, check_option
+from cfair.results.contrasts import compared_groups, contrast_frame
 
 Array = NDArray[np.float64]
-
-#: Adjustments of p-values for several tests: statsmodels' names, and how they are printed.
-ADJUSTMENTS: dict[str, str] = {
-    "holm": "Holm",
-    "bonferroni": "Bonferroni",
-    "sidak": "Sidak",
-    "holm-sidak": "Holm-Sidak",
-    "simes-hochberg": "Simes-Hochberg",
-    "hommel": "Hommel",
-    "fdr_bh": "Benjamini-Hochberg",
-    "fdr_by": "Benjamini-Yekutieli",
-}
 
 #: Columns of a frame that an attribute's column must not take the name of.
 _RESERVED = frozenset(
@@ -218,10 +206,8 @@ class RatesResult:
 
     def estimates_of(self, metric: str) -> RateEstimates:
         """Estimates of one metric, by name."""
-        for e in self.estimates:
-            if e.metric == metric:
-                return e
-        raise ValueError(f"metric must be one of {', '.join(self.metrics)}, not {metric!r}.")
+        check_option("metric", metric, self.metrics)
+        return self.estimates[self.metrics.index(metric)]
 
     def contrasts(
         self,
@@ -243,8 +229,9 @@ class RatesResult:
         kind : {"difference", "ratio"}, default "difference"
         adjust : str or None, default "holm"
             How p-values are adjusted over all rows of the frame: a method of statsmodels'
-            ``multipletests`` (a key of `ADJUSTMENTS`), or ``"max-t"`` for simultaneous intervals
-            and p-values from the joint normal distribution of the differences of each metric.
+            ``multipletests`` (``"bonferroni"``, ``"hommel"``, ``"fdr_bh"``, ...), or ``"max-t"``
+            for simultaneous intervals and p-values from the joint normal distribution of the
+            differences of each metric.
         metrics : str or sequence of str, optional
             Those of `compared` by default.
         attribute : str, optional
@@ -267,68 +254,15 @@ class RatesResult:
         ValueError
             For an unknown option.
         """
-        if kind not in CONTRASTS:
-            raise ValueError(f"kind must be one of {', '.join(CONTRASTS)}, not {kind!r}.")
-        wanted = [metrics] if isinstance(metrics, str) else list(metrics or self.compared)
-        chosen = [self.estimates_of(m) for m in wanted]
         level = self.level if level is None else check_level(level)
-        names, positions, ref = self._compared(attribute, reference)
-        first, second = _pairs(len(names), ref)
-        parts = []
-        for e in chosen:
-            i, j = positions[first], positions[second]
-            pointwise, p_adjusted = level, None
-            if adjust == "max-t":
-                pointwise, p_adjusted = e.simultaneous(i, j, level)
-            c = e.contrast(i, j, kind, pointwise)
-            parts.append(
-                pd.DataFrame(
-                    {
-                        "metric": e.metric,
-                        "group": [names[k] for k in first],
-                        "reference": [names[k] for k in second],
-                        "estimate": c.estimate,
-                        "se": c.se,
-                        "ci_low": c.low,
-                        "ci_high": c.high,
-                        "p_value": c.p_value,
-                        "p_adjusted": np.nan if p_adjusted is None else p_adjusted,
-                        "note": [
-                            _pair_note(e.estimate[a], e.estimate[b], kind)
-                            for a, b in zip(i, j, strict=True)
-                        ],
-                    }
-                )
-            )
-        frame = pd.concat(parts, ignore_index=True)
-        return _adjust(frame, adjust)
-
-    def _compared(
-        self, attribute: str | None, reference: Any
-    ) -> tuple[list[str], NDArray[np.intp], int | None]:
-        groups = self.cohort.groups
-        if attribute is None:
-            require_comparison(groups)
-            names, positions = list(groups.names), np.arange(groups.n_groups)
-            ref = None if reference is None else groups.index_of(reference)
-            return names, positions, ref
-        if attribute not in groups.attributes:
-            raise DataError(
-                f"{attribute!r} is not an attribute of this audit. "
-                f"Its attributes are {', '.join(groups.attributes)}."
-            )
-        at = [k for k, (a, _) in enumerate(groups.margins) if a == attribute]
-        names = list(groups.level_names[groups.attributes.index(attribute)])
-        levels = [groups.margins[k][1] for k in at]
-        ref = None
-        if reference is not None:
-            if reference not in levels and reference not in names:
-                raise DataError(
-                    f"{reference!r} is no level of {attribute!r}. Its levels are "
-                    f"{', '.join(names)}."
-                )
-            ref = levels.index(reference) if reference in levels else names.index(reference)
-        return names, groups.n_groups + np.array(at, dtype=np.intp), ref
+        wanted = [metrics] if isinstance(metrics, str) else list(metrics or self.compared)
+        return contrast_frame(
+            [self.estimates_of(m) for m in wanted],
+            compared_groups(self.cohort.groups, attribute, reference),
+            kind=kind,
+            adjust=adjust,
+            level=level,
+        )
 
     @property
     def equality_tests(self) -> tuple[EqualityTest, ...]:
@@ -531,92 +465,3 @@ class RatesResult:
 
 def _safe(name: str) -> str:
     return f"{name} (attribute)" if name in _RESERVED else name
-
-
-def _pairs(n: int, reference: int | None) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    if reference is None:
-        first, second = np.triu_indices(n, 1)
-        return first, second
-    others = np.array([k for k in range(n) if k != reference], dtype=np.intp)
-    return others, np.full(len(others), reference, dtype=np.intp)
-
-
-def _pair_note(a: float, b: float, kind: str) -> str:
-    if np.isnan(a) or np.isnan(b):
-        return "a rate is undefined"
-    if kind == "ratio" and b == 0:
-        return "the reference rate is 0"
-    return ""
-
-
-def _adjust(frame: pd.DataFrame, adjust: str | None) -> pd.DataFrame:
-    """Adjust p-values over all defined p-values of one call, and say which."""
-    defined = frame["p_value"].notna().to_numpy()
-    n = int(defined.sum())
-    n_metrics = frame["metric"].nunique()
-    metrics = f"{n_metrics} metric{'s' * (n_metrics > 1)}"
-    if adjust == "max-t":
-        family = f"max-t within each metric, {n} p-values, {metrics}"
-    elif adjust is None:
-        frame["p_adjusted"] = frame["p_value"]
-        family = f"not adjusted, {n} p-values"
-    else:
-        if adjust not in ADJUSTMENTS:
-            allowed = ", ".join([*ADJUSTMENTS, "max-t"])
-            raise ValueError(f"adjust must be one of {allowed}, or None, not {adjust!r}.")
-        from statsmodels.stats.multitest import multipletests
-
-        adjusted = np.full(len(frame), np.nan)
-        if n:
-            adjusted[defined] = multipletests(frame["p_value"].to_numpy()[defined], method=adjust)[
-                1
-            ]
-        frame["p_adjusted"] = adjusted
-        family = f"{ADJUSTMENTS[adjust]} over {n} p-values ({metrics})"
-    frame.insert(len(frame.columns) - 1, "family", family)
-    return frame
-
-
-def check_level(level: Any) -> float:
-    """Check a confidence level.
-
-    Parameters
-    ----------
-    level : float
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    ValueError
-        If it is not between 0 and 1.
-    """
-    number = isinstance(level, (int, float, np.floating)) and not isinstance(level, bool)
-    if not number or not 0 < level < 1:
-        raise ValueError(
-            f"level must be a confidence level between 0 and 1, such as 0.95, not {level!r}."
-        )
-    return float(level)
-
-
-def check_intervals(interval: Any, aggregate_interval: Any) -> None:
-    """Check the names of the intervals.
-
-    Parameters
-    ----------
-    interval, aggregate_interval : str
-
-    Raises
-    ------
-    ValueError
-        If a name is unknown.
-    """
-    if interval not in RATE_INTERVALS:
-        raise ValueError(f"interval must be one of {', '.join(RATE_INTERVALS)}, not {interval!r}.")
-    if aggregate_interval not in AGGREGATE_INTERVALS:
-        raise ValueError(
-            f"aggregate_interval must be one of {', '.join(AGGREGATE_INTERVALS)}, "
-            f"not {aggregate_interval!r}."
-        )

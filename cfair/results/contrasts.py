@@ -1,0 +1,180 @@
+"""Frames of pairwise comparisons: which pairs, adjusted p-values, and notes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from cfair.cohort import require_comparison
+from cfair.errors import DataError
+from cfair.groups import Groups
+from cfair.inference.estimates import CONTRASTS, RateEstimates
+from cfair.options import check_option
+
+#: Adjustments of p-values for several tests: statsmodels' names, and how they are printed.
+ADJUSTMENTS: dict[str, str] = {
+    "holm": "Holm",
+    "bonferroni": "Bonferroni",
+    "sidak": "Sidak",
+    "holm-sidak": "Holm-Sidak",
+    "simes-hochberg": "Simes-Hochberg",
+    "hommel": "Hommel",
+    "fdr_bh": "Benjamini-Hochberg",
+    "fdr_by": "Benjamini-Yekutieli",
+}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What is compared: targets by name and position, and the one they are compared with.
+
+    Attributes
+    ----------
+    names : tuple of str
+    positions : (m,) array of int
+        Among the groups, margins and all.
+    reference : int or None
+        Position in `names`; None for all pairs.
+    """
+
+    names: tuple[str, ...]
+    positions: NDArray[np.intp]
+    reference: int | None
+
+    def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """First and second of every pair, as positions in `names`."""
+        n = len(self.names)
+        if self.reference is None:
+            first, second = np.triu_indices(n, 1)
+            return first, second
+        others = np.array([k for k in range(n) if k != self.reference], dtype=np.intp)
+        return others, np.full(len(others), self.reference, dtype=np.intp)
+
+
+def compared_groups(groups: Groups, attribute: str | None, reference: Any) -> Compared:
+    """Choose the groups, or the levels of one attribute, that are to be compared.
+
+    Parameters
+    ----------
+    groups : Groups
+    attribute : str or None
+        Levels of this attribute; the intersectional groups by default.
+    reference : label or None
+        What the others are compared with; all pairs by default.
+
+    Returns
+    -------
+    Compared
+
+    Raises
+    ------
+    DataError
+        If there is only one group, no such attribute, or no such label.
+    """
+    if attribute is None:
+        require_comparison(groups)
+        position = None if reference is None else groups.index_of(reference)
+        return Compared(groups.names, np.arange(groups.n_groups), position)
+    if attribute not in groups.attributes:
+        raise DataError(
+            f"{attribute!r} is not an attribute of this audit. "
+            f"Its attributes are {', '.join(groups.attributes)}."
+        )
+    names = groups.level_names[groups.attributes.index(attribute)]
+    at = [k for k, (a, _) in enumerate(groups.margins) if a == attribute]
+    levels = [groups.margins[k][1] for k in at]
+    position = None
+    if reference is not None:
+        if reference not in levels and reference not in names:
+            raise DataError(
+                f"{reference!r} is no level of {attribute!r}. Its levels are {', '.join(names)}."
+            )
+        position = levels.index(reference) if reference in levels else names.index(reference)
+    return Compared(names, groups.n_groups + np.array(at, dtype=np.intp), position)
+
+
+def contrast_frame(
+    estimates: Sequence[RateEstimates],
+    compared: Compared,
+    *,
+    kind: str,
+    adjust: str | None,
+    level: float,
+) -> pd.DataFrame:
+    """Differences or ratios of all pairs, for several metrics.
+
+    Parameters
+    ----------
+    estimates : sequence of RateEstimates
+    compared : Compared
+    kind : {"difference", "ratio"}
+    adjust : str or None
+        A key of `ADJUSTMENTS`, ``"max-t"``, or None.
+    level : float
+
+    Returns
+    -------
+    pandas.DataFrame
+
+    Raises
+    ------
+    ValueError
+        For an unknown option.
+    """
+    check_option("kind", kind, CONTRASTS)
+    check_option("adjust", adjust, [*ADJUSTMENTS, "max-t", None])
+    first, second = compared.pairs()
+    i, j = compared.positions[first], compared.positions[second]
+    parts = []
+    for e in estimates:
+        pointwise, adjusted = level, np.full(len(i), np.nan)
+        if adjust == "max-t":
+            pointwise, adjusted = e.simultaneous(i, j, level)
+        c = e.contrast(i, j, kind, pointwise)
+        columns = {
+            "metric": e.metric,
+            "group": [compared.names[k] for k in first],
+            "reference": [compared.names[k] for k in second],
+            "estimate": c.estimate,
+            "se": c.se,
+            "ci_low": c.low,
+            "ci_high": c.high,
+            "p_value": c.p_value,
+            "p_adjusted": adjusted,
+        }
+        rates = zip(e.estimate[i], e.estimate[j], strict=True)
+        parts.append(pd.DataFrame(columns).assign(note=[_note(a, b, kind) for a, b in rates]))
+    frame = pd.concat(parts, ignore_index=True)
+    frame.insert(len(frame.columns) - 1, "family", _adjust(frame, adjust))
+    return frame
+
+
+def _note(a: float, b: float, kind: str) -> str:
+    if np.isnan(a) or np.isnan(b):
+        return "a rate is undefined"
+    if kind == "ratio" and b == 0:
+        return "the reference rate is 0"
+    return ""
+
+
+def _adjust(frame: pd.DataFrame, adjust: str | None) -> str:
+    """Adjust p-values over all that are defined in the frame; returns the family in words."""
+    defined = frame["p_value"].notna().to_numpy()
+    n, n_metrics = int(defined.sum()), frame["metric"].nunique()
+    what = f"{n} p-values ({n_metrics} metric{'s' * (n_metrics > 1)})"
+    if adjust == "max-t":
+        return f"max-t within each metric, {what}"
+    if adjust is None:
+        frame["p_adjusted"] = frame["p_value"]
+        return f"not adjusted, {what}"
+    if n:
+        from statsmodels.stats.multitest import multipletests
+
+        p = frame.loc[defined, "p_value"]
+        frame.loc[defined, "p_adjusted"] = multipletests(p, method=adjust)[1]
+    return f"{ADJUSTMENTS[adjust]} over {what}"
