@@ -172,7 +172,7 @@ class Audit:
         aggregate_interval: str = "tie-aware",
         truncation: tuple[float, float] | None = (0.005, 0.995),
         n_boot: int | None = None,
-        bootstrap: str | None = "group",
+        bootstrap: str | None = "auto",
         resamples: Any = None,
         n_perm: int | None = None,
         permutations: Any = None,
@@ -206,9 +206,9 @@ class Audit:
             Limits to which propensities are cut, once, everywhere.
         n_boot : int, optional
             Bootstrap replicates, beside the influence-function intervals; none by default.
-        bootstrap : {"group", "cluster", "faircfint"} or None, default "group"
+        bootstrap : {"auto", "group", "cluster", "faircfint"} or None, default "auto"
             Rows with replacement within group, clusters with replacement, or the scheme of the R
-            package for comparison.
+            package for comparison. By default clusters if there are any, else rows within group.
         resamples : sequence of arrays of int, optional
             Row numbers of each bootstrap replicate, instead of drawing.
         n_perm : int, optional

@@ -6,7 +6,6 @@ formulas in use, leaves out rows under one rule, and hands on plain arrays.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cfair.columns import Binary, Score
-from cfair.errors import CutoffWarning, DataError, SmallGroupWarning
+from cfair.errors import CutoffWarning, DataError, SmallGroupWarning, warn
 from cfair.frame import show_some
 from cfair.groups import Factor, Groups, cross
 from cfair.roles import Declared, Roles, read_declaration
@@ -132,6 +131,11 @@ class Cohort:
     notes: tuple[str, ...] = ()
 
     @property
+    def n_clusters(self) -> int | None:
+        """Number of clusters among the rows used; None if rows count as independent."""
+        return None if self.cluster is None else len(np.unique(self.cluster))
+
+    @property
     def n_used(self) -> int:
         """Number of rows in the analysis."""
         return len(self.y)
@@ -162,9 +166,7 @@ def declare(data: Any, roles: Roles) -> Declared:
     _warn_of_small_groups(rows.small, roles.min_group_size)
     side = _one_side(declared, rows.keep)
     if side:
-        warnings.warn(
-            f"{side} Is the cutoff on the scale of the score?", CutoffWarning, stacklevel=2
-        )
+        warn(f"{side} Is the cutoff on the scale of the score?", CutoffWarning)
     return replace(declared, warned=frozenset(rows.small))
 
 
@@ -320,11 +322,10 @@ def _dropped_by_group(attributes: Sequence[Factor], keep: NDArray[np.bool_]) -> 
 def _warn_of_small_groups(small: dict[str, int], min_size: int | None) -> None:
     if small:
         shown = show_some([f"{name} ({n} rows)" for name, n in small.items()], 10)
-        warnings.warn(
+        warn(
             f"{len(small)} group{'s' * (len(small) > 1)} with fewer than min_group_size={min_size} "
             f'rows: {shown}. Merge levels, or leave them out with small_groups="drop".',
             SmallGroupWarning,
-            stacklevel=3,
         )
 
 
@@ -351,7 +352,7 @@ def _assemble(
         data=_formula_data(declared, rows, formula_columns),
         index=declared.table.index[keep],
         rows=np.flatnonzero(keep),
-        cluster=None if cluster is None else cluster.codes,
+        cluster=None if cluster is None else np.unique(cluster.codes, return_inverse=True)[1],
         n_read=declared.table.n_rows,
         dropped=rows.dropped,
         rule=declared.rule,

@@ -6,6 +6,10 @@ first few values), and what to do next.
 
 from __future__ import annotations
 
+import sys
+import warnings
+from pathlib import Path
+
 
 class CfairError(Exception):
     """Base of every error that cfair raises on purpose."""
@@ -53,3 +57,20 @@ class ModelWarning(CfairWarning):
 
 class CutoffWarning(CfairWarning):
     """The cutoff puts every row on one side."""
+
+
+def warn(message: str, category: type[CfairWarning]) -> None:
+    """Give a warning that points to the caller's own line, not to one of cfair's.
+
+    Parameters
+    ----------
+    message : str
+    category : type of CfairWarning
+    """
+    here = str(Path(__file__).parent)
+    depth = 1
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(here):
+        frame = frame.f_back
+        depth += 1
+    warnings.warn(message, category, stacklevel=depth)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,15 +12,18 @@ from numpy.typing import NDArray
 from cfair.analyses.observed import (
     base_counts,
     care_notes,
+    cluster_notes,
     observed_estimates,
     observed_rows,
     rate_note,
+    require_clusters,
     targets,
 )
 from cfair.cohort import Cohort
-from cfair.errors import DataError, ModelWarning, OverlapWarning
+from cfair.errors import DataError, ModelWarning, OverlapWarning, warn
 from cfair.inference.aggregate import AGGREGATE_INTERVALS
 from cfair.inference.bootstrap import KINDS, BootstrapDraws, bootstrap_draws
+from cfair.inference.equality import logit_wald
 from cfair.inference.estimates import RateEstimates
 from cfair.inference.influence import (
     CellMoments,
@@ -32,7 +34,12 @@ from cfair.inference.influence import (
     rate_covariance,
 )
 from cfair.inference.intervals import RATE_INTERVALS
-from cfair.inference.permutation import NullDesign, PermutationNull, permutation_null
+from cfair.inference.permutation import (
+    NullDesign,
+    PermutationNull,
+    has_constant,
+    permutation_null,
+)
 from cfair.inference.resampling import seed_entropy
 from cfair.nuisance.overlap import Overlap, overlap
 from cfair.nuisance.propensity import (
@@ -77,6 +84,12 @@ class Replicates:
     exact: bool
     progress: bool
 
+    def kind(self, cohort: Cohort) -> str | None:
+        """The bootstrap: by default of clusters if there are any, else of rows within group."""
+        if self.bootstrap != "auto":
+            return self.bootstrap
+        return "group" if cohort.cluster is None else "cluster"
+
 
 def check_replicates(
     *,
@@ -106,8 +119,7 @@ def check_replicates(
     ValueError
         For a value that is not allowed.
     """
-    if bootstrap is not None:
-        check_option("bootstrap", bootstrap, KINDS)
+    check_option("bootstrap", bootstrap, ["auto", *KINDS, None])
     if n_jobs is not None and (
         isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0
     ):
@@ -179,10 +191,10 @@ def counterfactual(
     moments = cell_moments(*arrays, model, K)
     scores = None
     if cohort.cluster is not None:
-        _require_clusters(cohort.cluster)
+        require_clusters(cohort)
         scores = cluster_scores(*arrays, model, K, cohort.cluster)
     joint = rate_covariance(moments, targets(cohort), cluster_scores=scores)
-    estimates = _estimates(joint, K)
+    estimates = _estimates(joint, cohort)
     rows = _rows(cohort, estimates, joint, moments)
     observed = observed_estimates(cohort, ["fpr", "fnr"])
     boot = _bootstrap(cohort, model, propensity, replicates)
@@ -193,6 +205,8 @@ def counterfactual(
         *propensity.notes,
         *_model_notes(cohort, propensity),
         *_overlap_notes(cohort, propensity, diagnostics),
+        *cluster_notes(cohort),
+        *_replicate_notes(cohort, replicates),
         *care_notes(cohort, estimates, rows),
     ]
     counts = base_counts(cohort)
@@ -212,27 +226,31 @@ def counterfactual(
         interval=interval,
         aggregate_interval=aggregate_interval,
         seed=replicates.seed,
-        warnings=tuple(notes),
+        notes=tuple(notes),
         estimator="inverse probability weighting (IPW)",
         propensity=propensity,
         joint=joint,
         overlap=diagnostics,
         null=null,
+        null_wald=tuple(_unclustered_wald(moments, K)) if null is not None else (),
         boot=boot,
-        boot_kind=None if boot is None else replicates.bootstrap,
+        boot_kind=None if boot is None else replicates.kind(cohort),
         u_delta=u_delta,
     )
 
 
-def _estimates(joint: RateCovariance, n_groups: int) -> list[RateEstimates]:
+def _estimates(joint: RateCovariance, cohort: Cohort) -> list[RateEstimates]:
+    clusters = cohort.n_clusters
     T = len(joint.estimate) // 2
     return [
         RateEstimates(
             metric,
-            n_groups,
+            cohort.groups.n_groups,
             joint.estimate[m * T : (m + 1) * T],
             joint.covariance[m * T : (m + 1) * T, m * T : (m + 1) * T],
             joint.kish[m * T : (m + 1) * T],
+            max_df=np.inf if clusters is None else clusters - 1,
+            n_clusters=clusters,
         )
         for m, metric in enumerate(COUNTERFACTUAL)
     ]
@@ -269,7 +287,8 @@ def _bootstrap(
         return None
     if replicates.n_boot == 0 and replicates.resamples is None:
         return None
-    if replicates.bootstrap == "cluster" and cohort.cluster is None:
+    kind = replicates.kind(cohort)
+    if kind == "cluster" and cohort.cluster is None:
         raise DataError(
             'bootstrap="cluster" needs the column of the clusters: cluster="site", say.'
         )
@@ -282,7 +301,7 @@ def _bootstrap(
         cohort.groups.n_groups,
         model,
         propensity.coef,
-        kind=replicates.bootstrap,
+        kind=kind or "group",
         n_boot=replicates.n_boot,
         seed=replicates.seed,
         truncation=propensity.truncation,
@@ -314,6 +333,16 @@ def _null(cohort: Cohort, propensity: Propensity, replicates: Replicates) -> Per
     )
 
 
+def _unclustered_wald(moments: CellMoments, n_groups: int) -> list[float]:
+    """Wald statistics with rows as independent, as every permutation computes them."""
+    joint = rate_covariance(moments, np.eye(n_groups))
+    parts = [slice(m * n_groups, (m + 1) * n_groups) for m in range(2)]
+    return [
+        float(logit_wald(joint.estimate[at], joint.covariance[at, at], joint.kish[at]))
+        for at in parts
+    ]
+
+
 def _null_design(cohort: Cohort, propensity: Propensity) -> NullDesign:
     """Cut the propensity design by what the labels change, with columns of full rank."""
     from cfair.nuisance.logistic import independent_columns
@@ -322,20 +351,15 @@ def _null_design(cohort: Cohort, propensity: Propensity) -> NullDesign:
     if split is None:
         return NullDesign(None, pi=propensity.pi, truncation=propensity.truncation)
     fixed = split.fixed
-    if split.by_group is not None or not _has_constant(fixed):
-        # Group columns can stand for the intercept ("~ 0 + sex + age"); the fit without labels
-        # that every replicate starts from then needs one of its own.
-        spans = split.by_group is not None and _spans_constant(split.by_group, cohort)
-        if spans and not _has_constant(fixed):
-            fixed = np.column_stack([np.ones(cohort.n_used), fixed])
+    # Group columns can stand for the intercept ("~ 0 + sex + age"); the fit without labels that
+    # every replicate starts from then needs one of its own.
+    by_group = split.by_group
+    if by_group is not None and not has_constant(fixed) and _spans_constant(by_group, cohort):
+        fixed = np.column_stack([np.ones(cohort.n_used), fixed])
     kept = independent_columns(fixed)
     if not kept.all():
         fixed = np.ascontiguousarray(fixed[:, kept])
     return NullDesign(fixed, split.by_group, split.mixed, truncation=propensity.truncation)
-
-
-def _has_constant(fixed: Array) -> bool:
-    return bool(fixed.shape[1] and (fixed == 1.0).all(axis=0).any())
 
 
 def _spans_constant(by_group: Array, cohort: Cohort) -> bool:
@@ -381,10 +405,23 @@ def _require_finite_weights(d: Integers, propensity: Propensity) -> None:
         )
 
 
-def _require_clusters(cluster: Integers) -> None:
-    n = len(np.unique(cluster))
-    if n < 2:
-        raise DataError(f"clusters: only {n} found; two or more are needed for a variance.")
+def _replicate_notes(cohort: Cohort, replicates: Replicates) -> list[str]:
+    """Say it where replicates treat rows of one cluster as independent."""
+    if cohort.cluster is None:
+        return []
+    notes = []
+    if replicates.n_perm or replicates.permutations is not None:
+        notes.append(
+            "the permutation null exchanges labels of rows as if they were independent, whatever "
+            "their cluster; its p-values are too small where clusters and groups go together."
+        )
+    bootstraps = replicates.n_boot > 0 or replicates.resamples is not None
+    if bootstraps and replicates.kind(cohort) != "cluster" and replicates.resamples is None:
+        notes.append(
+            f'bootstrap="{replicates.bootstrap}" draws rows as if they were independent; its '
+            'standard errors are too small with clusters. bootstrap="cluster" draws clusters.'
+        )
+    return notes
 
 
 def _model_notes(cohort: Cohort, propensity: Propensity) -> list[str]:
@@ -415,7 +452,7 @@ def _model_notes(cohort: Cohort, propensity: Propensity) -> list[str]:
             f"Add {' * '.join(cohort.groups.attributes)}."
         )
     for note in notes:
-        warnings.warn(note, ModelWarning, stacklevel=2)
+        warn(note, ModelWarning)
     return notes
 
 
@@ -450,5 +487,5 @@ def _overlap_notes(cohort: Cohort, propensity: Propensity, found: Overlap) -> li
         )
         notes.append(f"a few untreated rows carry the weight of {named}.")
     for note in notes:
-        warnings.warn(note, OverlapWarning, stacklevel=2)
+        warn(note, OverlapWarning)
     return notes

@@ -8,16 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfair.cohort import Cohort
+from cfair.errors import DataError
 from cfair.estimators.confusion import RATE_CELLS, RATES, confusion_counts
 from cfair.inference.aggregate import AGGREGATE_INTERVALS
 from cfair.inference.estimates import RateEstimates
 from cfair.inference.influence import (
+    CellMoments,
+    ClusterScores,
     RateCovariance,
     TreatmentModel,
     cell_moments,
     cluster_scores,
     rate_covariance,
 )
+from cfair.inference.intervals import NORMAL
 from cfair.options import check_level, check_option
 from cfair.results.observed import METHODS, ObservedResult
 from cfair.results.rates import MetricRows
@@ -27,7 +31,7 @@ Array = NDArray[np.float64]
 #: What the rates are called in print, and what is missing when they are undefined.
 LABELS: dict[str, tuple[str, str]] = {
     "prevalence": ("prevalence", "no rows"),
-    "selection_rate": ("selected", "no rows"),
+    "selection_rate": ("selection rate", "no rows"),
     "tpr": ("TPR", "no events"),
     "fpr": ("FPR", "no non-events"),
     "tnr": ("TNR", "no non-events"),
@@ -43,6 +47,8 @@ LABELS: dict[str, tuple[str, str]] = {
 
 #: Below this effective size of a denominator a rate is to be read with care.
 CARE_BELOW = 20.0
+#: Below this many clusters standard errors are themselves uncertain.
+FEW_CLUSTERS = 30
 
 
 def targets(cohort: Cohort) -> Array:
@@ -60,6 +66,48 @@ def targets(cohort: Cohort) -> Array:
     return np.vstack([np.eye(groups.n_groups), groups.margin_matrix, np.ones((1, groups.n_groups))])
 
 
+def observed_moments(cohort: Cohort) -> tuple[CellMoments, ClusterScores | None]:
+    """Cell sums of the observed rates, and by cluster if there are clusters.
+
+    They are the weighted ones of a cohort in which it is certain that nobody is treated.
+
+    Parameters
+    ----------
+    cohort : Cohort
+
+    Returns
+    -------
+    moments : CellMoments
+    scores : ClusterScores or None
+    """
+    nobody = np.zeros(cohort.n_used, dtype=np.int8)
+    certain = TreatmentModel(np.zeros(cohort.n_used))
+    arrays = (cohort.y, cohort.s, nobody, cohort.groups.codes, certain, cohort.groups.n_groups)
+    moments = cell_moments(*arrays)
+    if cohort.cluster is None:
+        return moments, None
+    require_clusters(cohort)
+    return moments, cluster_scores(*arrays, cohort.cluster)
+
+
+def require_clusters(cohort: Cohort) -> None:
+    """Refuse a variance from fewer than two clusters.
+
+    Parameters
+    ----------
+    cohort : Cohort
+
+    Raises
+    ------
+    DataError
+    """
+    if cohort.n_clusters is not None and cohort.n_clusters < 2:
+        raise DataError(
+            f"cluster column {cohort.cluster_name!r} has only one value in the rows used; a "
+            "variance needs two clusters or more. Leave cluster= out, or name another column."
+        )
+
+
 def observed_estimates(cohort: Cohort, metrics: list[str]) -> list[RateEstimates]:
     """Estimates of observed rates for groups, margins and all rows, clustered if the cohort is.
 
@@ -74,19 +122,9 @@ def observed_estimates(cohort: Cohort, metrics: list[str]) -> list[RateEstimates
     list of RateEstimates
     """
     K = cohort.groups.n_groups
-    # The observed rates are the weighted ones of a cohort in which nobody is treated for certain.
-    nobody = np.zeros(cohort.n_used, dtype=np.int8)
-    arrays = (
-        cohort.y,
-        cohort.s,
-        nobody,
-        cohort.groups.codes,
-        TreatmentModel(np.zeros(len(nobody))),
-        K,
-    )
-    moments = cell_moments(*arrays)
-    scores = None if cohort.cluster is None else cluster_scores(*arrays, cohort.cluster)
-    student = scores is not None
+    moments, scores = observed_moments(cohort)
+    clusters = cohort.n_clusters
+    max_df = NORMAL if clusters is None else float(clusters - 1)
 
     def covariance(*names: str) -> RateCovariance:
         cells = [RATE_CELLS[name] for name in names]
@@ -106,7 +144,7 @@ def observed_estimates(cohort: Cohort, metrics: list[str]) -> list[RateEstimates
             theta, sigma = 2 * theta / (1 + theta), sigma * slope[:, None] * slope[None, :]
         return RateEstimates(metric, K, theta, sigma, one.kish)
 
-    return [replace(build(m), student=student) for m in metrics]
+    return [replace(build(m), max_df=max_df, n_clusters=clusters) for m in metrics]
 
 
 def observed_rows(cohort: Cohort, estimates: list[RateEstimates]) -> list[MetricRows]:
@@ -189,6 +227,7 @@ def observed(
     """
     check_option("interval", interval, METHODS)
     check_option("aggregate_interval", aggregate_interval, AGGREGATE_INTERVALS)
+    moments, scores = observed_moments(cohort)
     estimates = observed_estimates(cohort, list(RATES))
     rows = observed_rows(cohort, estimates)
     return ObservedResult(
@@ -196,11 +235,36 @@ def observed(
         estimates=tuple(estimates),
         rows=tuple(rows),
         counts=base_counts(cohort),
+        moments=moments,
+        cluster_scores=scores,
         level=check_level(level),
         interval=interval,
         aggregate_interval=aggregate_interval,
-        warnings=(*cohort.notes, *care_notes(cohort, estimates[2:4], rows[2:4])),
+        notes=(
+            *cohort.notes,
+            *cluster_notes(cohort),
+            *care_notes(cohort, estimates[2:4], rows[2:4]),
+        ),
     )
+
+
+def cluster_notes(cohort: Cohort) -> list[str]:
+    """Say it when there are few clusters.
+
+    Parameters
+    ----------
+    cohort : Cohort
+
+    Returns
+    -------
+    list of str
+    """
+    if cohort.n_clusters is None or cohort.n_clusters >= FEW_CLUSTERS:
+        return []
+    return [
+        f"only {cohort.n_clusters} clusters ({cohort.cluster_name}): standard errors from so few "
+        "are themselves uncertain; intervals and tests use Student's and Hotelling's distributions."
+    ]
 
 
 def base_counts(cohort: Cohort) -> dict[str, Array]:

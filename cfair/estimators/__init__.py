@@ -2,7 +2,7 @@
 
 from cfair.estimators.confusion import confusion_counts, observed_rates
 from cfair.estimators.disparity import disparities, largest_gap
-from cfair.estimators.ipw import ipw_rates, ipw_weights, rates_from_cells, weighted_cells
+from cfair.estimators.ipw import ipw_rates, ipw_weights, rates_from_cells
 
 __all__ = [
     "confusion_counts",
@@ -12,5 +12,4 @@ __all__ = [
     "largest_gap",
     "observed_rates",
     "rates_from_cells",
-    "weighted_cells",
 ]

@@ -36,7 +36,7 @@ def disparities(rates: Array, drop_boundary: bool = False) -> tuple[Array, Array
 
     References
     ----------
-    Wastvedt S, Huling JD, Wolfson J (2023). Biostatistics, kxad021. Section 3.2.
+    Wastvedt S, Huling JD, Wolfson J (2023). Biostatistics, kxad021.
 
     Examples
     --------

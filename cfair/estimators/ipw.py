@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from cfair.estimators.confusion import cell_codes, ratio
+from cfair.estimators.confusion import confusion_counts, ratio
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
@@ -25,28 +25,15 @@ def ipw_weights(d: Integers, pi: Array) -> Array:
     -------
     (n,) array
         0 for treated rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ipw_weights(np.array([0, 0, 1]), np.array([0.5, 0.75, 0.2])).tolist()
+    [2.0, 4.0, 0.0]
     """
     weights: Array = np.where(np.asarray(d) == 0, 1.0, 0.0) / (1.0 - pi)
     return weights
-
-
-def weighted_cells(y: Integers, s: Integers, group: Integers, w: Array, n_groups: int) -> Array:
-    """Sums of weights in each cell of group, outcome and prediction.
-
-    Parameters
-    ----------
-    y, s : (n,) arrays of 0 and 1
-    group : (n,) array of int
-    w : (n,) array
-    n_groups : int
-
-    Returns
-    -------
-    (K, 2, 2) array
-        Indexed by group, outcome, prediction.
-    """
-    sums = np.bincount(cell_codes(y, s, group), weights=w, minlength=4 * n_groups)
-    return sums.astype(np.float64).reshape(n_groups, 2, 2)
 
 
 def rates_from_cells(cells: Array) -> tuple[Array, Array]:
@@ -112,7 +99,7 @@ def ipw_rates(
     References
     ----------
     Wastvedt S, Huling JD, Wolfson J (2023). An intersectional framework for counterfactual
-    fairness in risk prediction. Biostatistics, kxad021. Section 3.
+    fairness in risk prediction. Biostatistics, kxad021.
 
     Examples
     --------
@@ -126,4 +113,4 @@ def ipw_rates(
     w = ipw_weights(d, pi)
     if weights is not None:
         w = w * weights
-    return rates_from_cells(weighted_cells(y, s, group, w, n_groups))
+    return rates_from_cells(confusion_counts(y, s, group, n_groups, w))

@@ -20,9 +20,9 @@ from cfair.inference.equality import (
     boundary_covariance,
     defined_by_rate,
     equality_test,
-    gaussian_draws,
     largest_standardized,
     n_draws,
+    noise_draws,
     pair_deviations,
 )
 
@@ -60,6 +60,7 @@ def aggregate_intervals(
     *,
     interval: str = "tie-aware",
     equality: EqualityTest | None = None,
+    n_clusters: int | None = None,
 ) -> AggregateIntervals:
     """Intervals for average, maximum and variance of the absolute pairwise differences.
 
@@ -79,6 +80,8 @@ def aggregate_intervals(
         interval for the variance.
     equality : EqualityTest, optional
         Of the same rates, if it has been done already.
+    n_clusters : int, optional
+        The errors are then Student's with the clusters less one degrees of freedom.
 
     Returns
     -------
@@ -90,10 +93,11 @@ def aggregate_intervals(
         return AggregateIntervals(nothing, nothing, nothing, nothing, False)
     t, n = theta[defined], kish[defined]
     sigma = boundary_covariance(t, covariance[np.ix_(defined, defined)], n)
-    noise = gaussian_draws(sigma, n_draws(len(t)))
+    nu = None if n_clusters is None else n_clusters - 1
+    noise = noise_draws(sigma, n_draws(len(t)), nu)
     deviations = pair_deviations(sigma)
     critical = float(np.quantile(largest_standardized(noise, deviations), level))
-    test = equality or equality_test(theta, covariance, kish)
+    test = equality or equality_test(theta, covariance, kish, n_clusters=n_clusters)
     rejected = bool(test.p_value < 1 - level and test.max_t_p_value < 1 - level)
     estimate = np.array(disparities(t))
     if interval == "projection":
@@ -102,7 +106,9 @@ def aggregate_intervals(
         low, high = _tie_aware(t, sigma, noise, deviations, critical, level)
     if not rejected:
         low = np.where(np.isnan(low), np.nan, 0.0)
-    expected = np.mean(np.array(disparities(noise)), axis=1)
+    else:
+        low[1] = np.maximum(low[1], low[0])  # the maximum is at least the average
+    expected = np.mean(np.minimum(np.array(disparities(noise)), 1.0), axis=1)
     return AggregateIntervals(estimate, np.clip(low, 0, 1), np.clip(high, 0, 1), expected, rejected)
 
 

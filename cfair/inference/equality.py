@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtrc, logit
+from scipy.special import chdtrc, fdtrc, logit
 
 Array = NDArray[np.float64]
 
@@ -48,6 +48,8 @@ class EqualityTest:
         Adjusted for all pairs, from their joint normal distribution.
     left_out : tuple of int
         Positions of groups without a rate.
+    note : str
+        Why there is no test, if there is none.
     """
 
     metric: str
@@ -57,6 +59,7 @@ class EqualityTest:
     max_t: float
     max_t_p_value: float
     left_out: tuple[int, ...] = ()
+    note: str = ""
 
 
 def logit_wald(theta: Array, covariance: Array, kish: Array) -> Array:
@@ -149,11 +152,11 @@ def boundary_covariance(theta: Array, covariance: Array, kish: Array) -> Array:
     return result
 
 
-def gaussian_draws(covariance: Array, n: int) -> Array:
-    """Antithetic draws from a normal distribution with mean 0.
+def noise_draws(covariance: Array, n: int, df: int | None = None) -> Array:
+    """Antithetic draws of the errors of estimates: normal, or Student's with few clusters.
 
-    The underlying standard normal numbers are always the same: the draws integrate numerically, and
-    one covariance gives one critical value.
+    The underlying random numbers are always the same: the draws integrate numerically, and one
+    covariance gives one critical value.
 
     Parameters
     ----------
@@ -161,6 +164,8 @@ def gaussian_draws(covariance: Array, n: int) -> Array:
         Positive semidefinite.
     n : int
         An even number.
+    df : int, optional
+        Degrees of freedom of the multivariate t distribution; normal by default.
 
     Returns
     -------
@@ -170,8 +175,11 @@ def gaussian_draws(covariance: Array, n: int) -> Array:
     spread = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
     correlation = covariance / np.outer(spread, spread)
     root = spread[:, None] * np.linalg.cholesky(correlation + 1e-9 * np.eye(len(spread)))
-    z = np.random.default_rng(0).standard_normal((n // 2, len(covariance)))
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((n // 2, len(covariance)))
     half = z @ root.T
+    if df is not None:
+        half *= np.sqrt(df / rng.chisquare(df, size=(len(z), 1)))
     return np.concatenate([half, -half])
 
 
@@ -207,11 +215,11 @@ def largest_standardized(differences_of: Array, deviations: Array) -> Array:
     -------
     (R,) array
     """
-    n_draws, n_groups = differences_of.shape
-    best = np.zeros(n_draws)
+    total, n_groups = differences_of.shape
+    best = np.zeros(total)
     scale = np.where(deviations > 0, 1 / np.where(deviations > 0, deviations, 1.0), 0.0)
     size = max(32, 65_536 // max(1, n_groups))  # draws at a time: a block stays in cache
-    for first in range(0, n_draws, size):
+    for first in range(0, total, size):
         values, top = differences_of[first : first + size], best[first : first + size]
         for k in range(n_groups - 1):
             gap = np.abs(values[:, k + 1 :] - values[:, k : k + 1])
@@ -240,7 +248,9 @@ def defined_by_rate(theta: Array, covariance: Array, kish: Array) -> NDArray[np.
     return order[~np.isnan(theta[order])]
 
 
-def max_t_test(theta: Array, covariance: Array, kish: Array) -> tuple[float, float]:
+def max_t_test(
+    theta: Array, covariance: Array, kish: Array, df: int | None = None
+) -> tuple[float, float]:
     """Largest standardized difference between two groups, on the logit scale.
 
     On the scale of the rates its size is 9 to 18% instead of 5% in groups of a few dozen; on the
@@ -251,6 +261,8 @@ def max_t_test(theta: Array, covariance: Array, kish: Array) -> tuple[float, flo
     theta, kish : (K,) arrays
         Defined rates.
     covariance : (K, K) array
+    df : int, optional
+        Clusters less one; as many as you like by default.
 
     Returns
     -------
@@ -261,7 +273,7 @@ def max_t_test(theta: Array, covariance: Array, kish: Array) -> tuple[float, flo
     value, V = logit_scale(theta, covariance, kish)
     deviations = pair_deviations(V)
     observed = float(largest_standardized(value[None, :], deviations)[0])
-    null = largest_standardized(gaussian_draws(V, n_draws(len(value))), deviations)
+    null = largest_standardized(noise_draws(V, n_draws(len(value)), df), deviations)
     return observed, float((1 + np.count_nonzero(null >= observed)) / (1 + len(null)))
 
 
@@ -271,6 +283,7 @@ def equality_test(
     kish: Array,
     *,
     metric: str = "",
+    n_clusters: int | None = None,
 ) -> EqualityTest:
     """Test that the rates of all groups are equal.
 
@@ -282,6 +295,10 @@ def equality_test(
     kish : (K,) array
         Kish's effective sizes of the denominators.
     metric : str, optional
+    n_clusters : int, optional
+        With clusters the Wald statistic W is referred to Hotelling's distribution,
+        ``(v - q + 1) / (v q) W ~ F(q, v - q + 1)`` with ``v`` the clusters less one, and max-t to
+        the multivariate t. There is no test with fewer clusters than groups.
 
     Returns
     -------
@@ -297,10 +314,20 @@ def equality_test(
     left_out = tuple(int(k) for k in np.flatnonzero(np.isnan(theta)))
     defined = defined_by_rate(theta, covariance, kish)
     if len(defined) < 2:
-        return EqualityTest(metric, np.nan, 0, np.nan, np.nan, np.nan, left_out)
+        reason = "fewer than two groups have a rate"
+        return EqualityTest(metric, np.nan, 0, np.nan, np.nan, np.nan, left_out, reason)
+    if n_clusters is not None and n_clusters <= len(defined):
+        reason = f"{n_clusters} clusters are too few to compare {len(defined)} groups"
+        return EqualityTest(metric, np.nan, 0, np.nan, np.nan, np.nan, left_out, reason)
     t, n = theta[defined], kish[defined]
     sigma = covariance[np.ix_(defined, defined)]
     wald = float(logit_wald(t, sigma, n))
     df = len(t) - 1
-    observed, p_max = max_t_test(t, sigma, n)
-    return EqualityTest(metric, wald, df, float(chdtrc(df, wald)), observed, p_max, left_out)
+    nu = None if n_clusters is None else n_clusters - 1
+    if nu is None:
+        p_value = float(chdtrc(df, wald))
+    else:
+        rest = nu - df + 1
+        p_value = float(fdtrc(df, rest, wald * rest / (nu * df)))
+    observed, p_max = max_t_test(t, sigma, n, nu)
+    return EqualityTest(metric, wald, df, p_value, observed, p_max, left_out)

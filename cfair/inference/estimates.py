@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from cfair.inference.aggregate import AggregateIntervals, aggregate_intervals
 from cfair.inference.equality import (
@@ -16,12 +16,13 @@ from cfair.inference.equality import (
     boundary_covariance,
     defined_by_rate,
     equality_test,
-    gaussian_draws,
     largest_standardized,
     n_draws,
+    noise_draws,
     pair_deviations,
 )
 from cfair.inference.intervals import (
+    RATE_INTERVALS,
     boundary_se,
     effective_size,
     logit_interval,
@@ -31,6 +32,7 @@ from cfair.inference.intervals import (
     plain_interval,
     wilson_interval,
 )
+from cfair.options import check_option
 
 Array = NDArray[np.float64]
 
@@ -52,8 +54,11 @@ class RateEstimates:
     covariance : (T, T) array
     kish : (T,) array
         Kish's effective size of each denominator.
-    student : bool
-        Student's quantile in Wilson's interval, on the effective size less one; else normal.
+    max_df : float
+        Most degrees of freedom of Student's quantile in Wilson's interval: the clusters less one,
+        if there are any; `NORMAL` for the normal quantile.
+    n_clusters : int or None
+        For the reference distribution of the tests.
     """
 
     metric: str
@@ -61,7 +66,8 @@ class RateEstimates:
     estimate: Array
     covariance: Array
     kish: Array
-    student: bool = True
+    max_df: float = np.inf
+    n_clusters: int | None = None
 
     def __post_init__(self) -> None:
         for array in (self.estimate, self.covariance, self.kish):
@@ -94,8 +100,9 @@ class RateEstimates:
         -------
         low, high : (T,) arrays
         """
+        check_option("interval", kind, RATE_INTERVALS)
         if kind == "wilson":
-            return wilson_interval(self.estimate, self.size, level, student=self.student)
+            return wilson_interval(self.estimate, self.size, level, max_df=self.max_df)
         if kind == "logit":
             return logit_interval(self.estimate, self.se, level)
         return plain_interval(self.estimate, self.se, level)
@@ -120,7 +127,7 @@ class RateEstimates:
         rho = self._correlation(first, second)
         low, high = self.interval("wilson", level)
         limits = (a, low[first], high[first], b, low[second], high[second], rho)
-        p = mover_p_value(a, self.size[first], b, self.size[second], rho, student=self.student)
+        p = mover_p_value(a, self.size[first], b, self.size[second], rho, max_df=self.max_df)
         se_a, se_b = self.se[first], self.se[second]
         if kind == "difference":
             c_low, c_high = mover_difference(*limits)
@@ -174,14 +181,17 @@ class RateEstimates:
             if int(i) in place and int(j) in place:
                 k, m = sorted((place[int(i)], place[int(j)]))
                 deviations[k, m] = every[k, m]
-        null = largest_standardized(gaussian_draws(sigma, n_draws(len(sigma))), deviations)
+        nu = None if self.n_clusters is None else self.n_clusters - 1
+        null = largest_standardized(noise_draws(sigma, n_draws(len(sigma)), nu), deviations)
         critical = float(np.quantile(null, level))
         # against the p-value of the unadjusted interval, so that band and p-value agree
         p = self.contrast(first, second, "difference", level).p_value
-        z = -ndtri(np.clip(p, 1e-300, 1) / 2)
+        tail = np.clip(p, 1e-300, 1) / 2
+        z = -ndtri(tail) if nu is None else -stdtrit(nu, tail)
         exceed = np.array([np.count_nonzero(null >= value) for value in z])
         adjusted = np.where(np.isnan(p), np.nan, (1 + exceed) / (1 + len(null)))
-        return float(2 * ndtr(critical) - 1), adjusted
+        below = ndtr(critical) if nu is None else stdtr(nu, critical)
+        return float(2 * below - 1), adjusted
 
     @property
     def _groups_only(self) -> tuple[Array, Array, Array]:
@@ -191,12 +201,26 @@ class RateEstimates:
     @cached_property
     def equality(self) -> EqualityTest:
         """Test that the rates of all groups are equal."""
-        return equality_test(*self._groups_only, metric=self.metric)
+        return equality_test(*self._groups_only, metric=self.metric, n_clusters=self.n_clusters)
 
     def aggregates(self, level: float, interval: str = "tie-aware") -> AggregateIntervals:
-        """Average, maximum and variance of the absolute differences, with intervals."""
+        """Average, maximum and variance of the absolute differences, with intervals.
+
+        Parameters
+        ----------
+        level : float
+        interval : {"tie-aware", "projection"}, default "tie-aware"
+
+        Returns
+        -------
+        AggregateIntervals
+        """
         return aggregate_intervals(
-            *self._groups_only, level, interval=interval, equality=self.equality
+            *self._groups_only,
+            level,
+            interval=interval,
+            equality=self.equality,
+            n_clusters=self.n_clusters,
         )
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
 from cfair.estimators.confusion import RATE_CELLS, RateCells, cell_codes, ratio
 from cfair.estimators.ipw import ipw_weights
@@ -308,7 +309,15 @@ def rate_covariance(
     undefined = np.isnan(estimate)
     covariance = np.where(undefined[:, None] | undefined[None, :], np.nan, covariance)
     kish, rows = effective_sizes(moments, membership, metrics)
+    if cluster_scores is not None:
+        kish = np.minimum(kish, cluster_scores.kish(_denominators(membership, metrics)))
     return RateCovariance(estimate, covariance, kish, rows)
+
+
+def _denominators(membership: Array, metrics: Sequence[RateCells]) -> Array:
+    """Cells of the denominator of every metric and target, as (M T, C) indicators."""
+    masks = np.stack([metric.indicators()[1] for metric in metrics])
+    return np.einsum("tk,mys->mtkys", membership, masks).reshape(len(metrics) * len(membership), -1)
 
 
 @dataclass(frozen=True)
@@ -323,8 +332,26 @@ class ClusterScores:
         Sums of ``x (D - pi)`` by cluster.
     """
 
-    cells: object
+    cells: csr_matrix
     scores: Array
+
+    def kish(self, denominators: Array) -> Array:
+        """Kish's effective number of clusters behind each denominator.
+
+        A rate of exactly 0 or 1 has no variance to tell how alike the rows of a cluster are; it
+        rests on no more than this.
+
+        Parameters
+        ----------
+        denominators : (M T, C) array of 0 and 1
+            Cells of each denominator.
+
+        Returns
+        -------
+        (M T,) array
+        """
+        weight = self.cells @ denominators.T
+        return np.nan_to_num(ratio(weight.sum(axis=0) ** 2, (weight**2).sum(axis=0)))
 
     def covariance(self, jacobian: Array, g: Array) -> Array:
         """Covariance of the rates.
@@ -345,7 +372,7 @@ class ClusterScores:
         size = max(1, 2_000_000 // max(1, len(jacobian)))
         for first in range(0, n_clusters, size):
             rows = slice(first, first + size)
-            psi = self.cells[rows] @ jacobian.T + self.scores[rows] @ g.T  # type: ignore[index]
+            psi = self.cells[rows] @ jacobian.T + self.scores[rows] @ g.T
             total += psi.T @ psi
         return total * n_clusters / (n_clusters - 1)
 
@@ -376,8 +403,6 @@ def cluster_scores(
     -------
     ClusterScores
     """
-    from scipy.sparse import csr_matrix
-
     n_clusters = int(cluster.max()) + 1
     a = np.ones(len(d)) if weights is None else weights
     w = ipw_weights(d, model.pi) * a

@@ -13,6 +13,8 @@ from scipy.special import ndtri, stdtrit
 
 Array = NDArray[np.float64]
 
+#: In place of degrees of freedom: the normal quantile.
+NORMAL = -1.0
 #: Names of the intervals for one rate.
 RATE_INTERVALS: tuple[str, ...] = ("wilson", "logit", "plain")
 
@@ -65,7 +67,7 @@ def boundary_se(theta: Array, se: Array, kish: Array) -> Array:
 
 
 def wilson_interval(
-    theta: Array, n: Array, level: ArrayLike = 0.95, *, student: bool = True
+    theta: Array, n: Array, level: ArrayLike = 0.95, *, max_df: float = np.inf
 ) -> tuple[Array, Array]:
     """Wilson's interval for a rate with an effective size.
 
@@ -77,8 +79,9 @@ def wilson_interval(
         Effective sizes; at 1 or less nothing is known and the limits are 0 and 1.
     level : float or (T,) array, default 0.95
         Confidence level.
-    student : bool, default True
-        Student's quantile with ``n - 1`` degrees of freedom, else the normal one.
+    max_df : float, default inf
+        Student's quantile has ``n - 1`` degrees of freedom, but no more than this: the number of
+        clusters less one. `NORMAL` takes the normal quantile, as for independent rows.
 
     Returns
     -------
@@ -92,18 +95,23 @@ def wilson_interval(
     Examples
     --------
     >>> import numpy as np
-    >>> low, high = wilson_interval(np.array([0.2]), np.array([50.0]), student=False)
+    >>> low, high = wilson_interval(np.array([0.2]), np.array([50.0]), max_df=NORMAL)
     >>> low.round(4).tolist(), high.round(4).tolist()
     ([0.1124], [0.3304])
     """
-    return _wilson(theta, n, (1 - np.asarray(level, dtype=np.float64)) / 2, student)
+    return _wilson(theta, n, (1 - np.asarray(level, dtype=np.float64)) / 2, max_df)
 
 
-def _wilson(theta: Array, n: Array, tail: Array, student: bool) -> tuple[Array, Array]:
+def _wilson(theta: Array, n: Array, tail: Array, max_df: float) -> tuple[Array, Array]:
     """Wilson's interval by the probability of one tail, which keeps its digits when tiny."""
     known = n > 1
     size = np.where(known, n, 2.0)
-    q = -stdtrit(size - 1, tail) if student else -ndtri(tail) * np.ones_like(size)
+    normal = max_df == NORMAL
+    q = (
+        -ndtri(tail) * np.ones_like(size)
+        if normal
+        else -stdtrit(np.minimum(size - 1, max_df), tail)
+    )
     # With about one degree of freedom and a tiny tail the quantile overflows, in either direction.
     q2 = np.where(np.isfinite(q) & (q > 0), np.minimum(q, 1e6), np.where(tail < 0.4, 1e6, 0.0)) ** 2
     centre = (theta + q2 / (2 * size)) / (1 + q2 / size)
@@ -207,7 +215,7 @@ def mover_ratio(
     Returns
     -------
     low, high : arrays
-        `high` is infinite where the interval of `b` reaches 0.
+        `high` is infinite where the interval of `b` reaches 0; both are NaN where `b` is 0.
 
     References
     ----------
@@ -235,12 +243,12 @@ def _ratio_limit(a: Array, x: Array, b: Array, z: Array, rho: Array, sign: float
         result = np.where(flat | (lead < 0), np.inf, curved)
     else:
         result = np.where(flat, straight, curved)
-    undefined = np.isnan(a) | np.isnan(b) | ((a == 0) & (b == 0))
+    undefined = np.isnan(a) | ~(b > 0)
     return np.where(undefined, np.nan, result)
 
 
 def mover_p_value(
-    a: Array, n_a: Array, b: Array, n_b: Array, rho: ArrayLike = 0, *, student: bool = True
+    a: Array, n_a: Array, b: Array, n_b: Array, rho: ArrayLike = 0, *, max_df: float = np.inf
 ) -> Array:
     """Two-sided p-value of ``a = b``: the level at which the MOVER interval touches 0.
 
@@ -254,7 +262,7 @@ def mover_p_value(
         Second rate and its effective size.
     rho : float or array, default 0
         Correlation of the estimates.
-    student : bool, default True
+    max_df : float, default inf
         As in `wilson_interval`.
 
     Returns
@@ -267,8 +275,8 @@ def mover_p_value(
     for _ in range(60):
         middle = (low + high) / 2
         tail = np.exp(middle) / 2
-        limits_a = _wilson(a, n_a, tail, student)
-        limits_b = _wilson(b, n_b, tail, student)
+        limits_a = _wilson(a, n_a, tail, max_df)
+        limits_b = _wilson(b, n_b, tail, max_df)
         d_low, d_high = mover_difference(a, *limits_a, b, *limits_b, rho)
         holds_zero = (d_low <= 0) & (d_high >= 0)
         high = np.where(holds_zero, high, middle)

@@ -45,6 +45,22 @@ EXACT_BELOW = 5000
 _POOLED_FROM = 100_000  # from here covariates are independent of permuted labels for the variance
 
 
+def has_constant(columns: Array) -> bool:
+    """Whether one of the columns is a constant other than 0.
+
+    Parameters
+    ----------
+    columns : (n, p) array
+
+    Returns
+    -------
+    bool
+    """
+    if not columns.size:
+        return False
+    return bool(((columns == columns[0]).all(axis=0) & (columns[0] != 0)).any())
+
+
 @dataclass(frozen=True)
 class NullDesign:
     """Propensity design cut by what a permutation of the labels changes.
@@ -71,9 +87,7 @@ class NullDesign:
     @property
     def has_constant(self) -> bool:
         """Whether a column of the fixed part is constant, as the intercept is."""
-        if self.fixed is None or not self.fixed.shape[1]:
-            return False
-        return bool(((self.fixed == self.fixed[0]).all(axis=0) & (self.fixed[0] != 0)).any())
+        return self.fixed is not None and has_constant(self.fixed)
 
     @property
     def free_of_attributes(self) -> bool:

@@ -46,7 +46,7 @@ def permutation_p_values(observed: Array, null: Array) -> Share:
     """
     defined = ~np.isnan(null)
     n_valid = defined.sum(axis=0)
-    exceed = np.sum(defined & (null >= observed * (1 - 1e-12)), axis=0)
+    exceed = np.sum(defined & (null >= observed - 1e-12 * np.abs(observed)), axis=0)
     value = (1 + exceed) / (1 + n_valid)
     return Share(np.where(np.isnan(observed) | (n_valid == 0), np.nan, value), n_valid)
 
@@ -72,7 +72,7 @@ def u_values(observed: Array, null: Array, delta: float | Array = 0.1) -> Share:
 
     References
     ----------
-    Wastvedt S, Huling JD, Wolfson J (2023). Biostatistics, kxad021. Section 3.3.
+    Wastvedt S, Huling JD, Wolfson J (2023). Biostatistics, kxad021.
 
     Examples
     --------

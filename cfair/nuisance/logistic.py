@@ -110,9 +110,11 @@ def fit_logistic(
     Examples
     --------
     >>> import numpy as np
-    >>> X = np.column_stack([np.ones(4), [0.0, 0.0, 1.0, 1.0]])
-    >>> fit_logistic(X, np.array([0, 1, 1, 1])[[0, 1, 2, 0]]).coef.round(12)
-    array([0., 0.])
+    >>> exposed = np.repeat([0.0, 1.0], 10)
+    >>> ill = np.array([1] * 2 + [0] * 8 + [1] * 5 + [0] * 5)
+    >>> fit = fit_logistic(np.column_stack([np.ones(20), exposed]), ill)
+    >>> fit.coef.round(4)  # the second is the log odds ratio, log(1 / 0.25)
+    array([-1.3863,  1.3863])
     """
     d = np.asarray(outcome, dtype=np.float64)
     kept = independent_columns(X)
@@ -187,8 +189,9 @@ def _newton(
         beta, deviance, score, hessian = new, deviance_new, score_new, hessian_new
     # At a proper maximum the last step moves nothing. Under separation the likelihood has stopped
     # while every step still shifts the linear predictor by about one.
-    reach = np.abs(step) * np.max(np.abs(Z), axis=0, initial=0.0)
-    moving = reach > 0.1
+    moving = np.zeros(len(step), dtype=bool)
+    if np.max(np.abs(Z @ step), initial=0.0) > 0.1:
+        moving = np.abs(step) * np.max(np.abs(Z), axis=0, initial=0.0) > 0.1
     return beta, _NewtonState(
         deviance=deviance,
         n_iter=n_iter,
@@ -257,6 +260,8 @@ def solve_information(information: Array, score: Array) -> Array:
     """
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+    if not information.size:
+        return np.zeros_like(score)
     scale = np.sqrt(np.maximum(np.diag(information), 1e-300))
     scaled = information / np.outer(scale, scale)
     right = (score.T / scale).T
@@ -369,6 +374,7 @@ def fit_logistic_many(
     n_replicates, p = weights.shape[0], X.shape[1]
     upper = np.triu_indices(p)
     products = X[:, upper[0]] * X[:, upper[1]]
+    size = np.sqrt(np.mean(X**2, axis=0)) + 1e-300
     beta = np.tile(np.asarray(start, dtype=np.float64), (n_replicates, 1))
     converged = np.zeros(n_replicates, dtype=bool)
     active = np.arange(n_replicates)
@@ -382,7 +388,9 @@ def fit_logistic_many(
         information[:, upper[1], upper[0]] = flat
         step = solve_many(information, score)
         beta[active] += step
-        done = np.einsum("bp,bp->b", score, step) < 1e-10
+        # A step that overshot leaves no information and no step, but a score that is not zero.
+        settled = np.abs(score) <= 1e-6 * np.sqrt(w.sum(axis=1))[:, None] * size
+        done = (np.einsum("bp,bp->b", score, step) < 1e-10) & settled.all(axis=1)
         converged[active[done]] = True
         active = active[~done]
         if not len(active):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +16,7 @@ from cfair.errors import (
     FormulaError,
     RankWarning,
     SeparationWarning,
+    warn,
 )
 from cfair.formula import AttributeSplit, Design, Formula, build_design, parse_formula, split_design
 from cfair.frame import show_some
@@ -214,6 +214,11 @@ def estimate_propensity(
             '("treated ~ ..."), or give treatment= its column.'
         )
     if request.formula is not None:
+        if cohort.outcome_name in request.formula.columns:
+            raise DataError(
+                f"the propensity formula has the outcome {cohort.outcome_name!r} on its right "
+                "side. Treatment comes before the outcome and cannot follow from it: take it out."
+            )
         design = build_design(request.formula, cohort.data)
         _require_rows(cohort, design)
         fit = fit_logistic(design.matrix, cohort.d)
@@ -314,7 +319,7 @@ def _fit_notes(design: Design, fit: LogisticFit, text: str) -> list[str]:
             f"propensity {text!r}: left out as linear combinations of other columns: {names}. "
             "Predictions do not change; their coefficients are NaN."
         )
-        warnings.warn(message, RankWarning, stacklevel=2)
+        warn(message, RankWarning)
         notes.append(message)
     if fit.separated.any():
         moving = [n for n, m in zip(design.names, fit.separated, strict=True) if m]
@@ -324,14 +329,14 @@ def _fit_notes(design: Design, fit: LogisticFit, text: str) -> list[str]:
             "it is all but certain, and the coefficients have no finite estimate. Probabilities "
             "are truncated; check overlap, or drop or coarsen these terms."
         )
-        warnings.warn(message, SeparationWarning, stacklevel=2)
+        warn(message, SeparationWarning)
         notes.append(message)
     elif not fit.converged:
         message = (
             f"propensity {text!r}: the fit stopped after {fit.n_iter} iterations with a score norm "
             f"of {fit.score_norm:.2g}. Check the scale of the covariates."
         )
-        warnings.warn(message, ConvergenceWarning, stacklevel=2)
+        warn(message, ConvergenceWarning)
         notes.append(message)
     return notes
 

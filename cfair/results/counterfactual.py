@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.special import chdtrc
 
 from cfair.errors import DataError
 from cfair.estimators.disparity import STATISTICS, disparities
@@ -61,6 +62,9 @@ class CounterfactualResult(RatesResult):
     overlap : Overlap
         Diagnostics of the weights.
     null : PermutationNull or None
+    null_wald : tuple of float
+        Observed Wald statistics of cFPR and cFNR as the permutations compute them: with rows as
+        independent. Empty without permutations.
     boot : BootstrapDraws or None
     boot_kind : str or None
     u_delta : float
@@ -72,6 +76,7 @@ class CounterfactualResult(RatesResult):
     joint: RateCovariance
     overlap: Overlap
     null: PermutationNull | None = None
+    null_wald: tuple[float, ...] = ()
     boot: BootstrapDraws | None = None
     boot_kind: str | None = None
     u_delta: float = 0.1
@@ -312,6 +317,10 @@ class CounterfactualResult(RatesResult):
     def studentized_p_value(self, metric: str) -> float:
         """Permutation p-value of the logit Wald statistic, recomputed in every permutation.
 
+        Each difference is divided by its standard error in the permutation too, so that the p-value
+        reacts less than the plain one to groups that differ in size, prevalence or treatment but
+        not in the rate. Rows count as independent, observed and permuted alike.
+
         Parameters
         ----------
         metric : {"cfpr", "cfnr"}
@@ -324,8 +333,13 @@ class CounterfactualResult(RatesResult):
         if self.null is None:
             return float("nan")
         k = COUNTERFACTUAL.index(metric)
-        observed = np.array([self.estimates[k].equality.wald])
-        return float(permutation_p_values(observed, self.null.wald[:, [k]]).value[0])
+        # Tail probabilities are compared, since a replicate can leave a group without a rate.
+        defined = np.count_nonzero(~np.isnan(rates_from_cells(self.null.cells)[k]), axis=-1)
+        null = np.asarray(chdtrc(np.maximum(defined - 1, 1).astype(float), self.null.wald[:, k]))
+        groups = self.estimates[k].estimate[: self.cohort.groups.n_groups]
+        observed = chdtrc(max(np.count_nonzero(~np.isnan(groups)) - 1.0, 1.0), self.null_wald[k])
+        p = permutation_p_values(np.array([-observed]), -null[:, None])
+        return float(p.value[0])
 
     # -- plots ----------------------------------------------------------------------------------
 
@@ -397,7 +411,7 @@ class CounterfactualResult(RatesResult):
                 self._table(),
                 self._margins(),
                 self._differences(),
-                notes_lines(self.warnings),
+                notes_lines(self.notes),
             ],
         )
 
@@ -545,7 +559,13 @@ def check_deltas(delta: float | dict[str, float]) -> Array:
             raise ValueError(
                 f"delta needs a value for each of {', '.join(STATISTICS)}, not {sorted(delta)}."
             )
-        return np.array([float(delta[name]) for name in STATISTICS])
-    if isinstance(delta, bool) or not isinstance(delta, (int, float)) or not 0 <= delta < 1:
+        return np.array([_check_delta(delta[name]) for name in STATISTICS])
+    one = _check_delta(delta)
+    return np.array([one, one, one**2])
+
+
+def _check_delta(delta: Any) -> float:
+    number = isinstance(delta, (int, float, np.number)) and not isinstance(delta, bool)
+    if not number or not 0 <= delta < 1:
         raise ValueError(f"delta must be a number in [0, 1), or one per statistic, not {delta!r}.")
-    return np.array([delta, delta, delta**2])
+    return float(delta)

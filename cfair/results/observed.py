@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
+from scipy.special import ndtri, stdtrit
 
+from cfair.estimators.confusion import RATE_CELLS
+from cfair.inference.influence import CellMoments, ClusterScores, rate_covariance
 from cfair.results import text
 from cfair.results.rates import RatesResult
 from cfair.results.report import (
@@ -32,17 +36,56 @@ METHODS: dict[str, str] = {
 PRINTED: tuple[str, ...] = ("selection_rate", "tpr", "fpr", "ppv")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ObservedResult(RatesResult):
     """Observed rates by intersectional group and by attribute.
 
     Printing shows the most used metrics; ``rates``, ``marginals``, ``disparities``,
     ``contrasts()`` and ``test_equal()`` have all thirteen.
 
+    Attributes
+    ----------
+    moments : CellMoments
+        Counts by group, outcome and prediction: all that the rates are made of.
+    cluster_scores : ClusterScores or None
+
     See Also
     --------
-    RatesResult : the attributes, and what can be asked of every result.
+    RatesResult : the other attributes, and what can be asked of every result.
     """
+
+    moments: CellMoments
+    cluster_scores: ClusterScores | None = None
+
+    @property
+    def covariance(self) -> pd.DataFrame:
+        """Joint covariance of all rates of all groups, metric by metric."""
+        K = self.cohort.groups.n_groups
+        cells = list(RATE_CELLS)
+        joint = rate_covariance(
+            self.moments, np.eye(K), list(RATE_CELLS.values()), self.cluster_scores
+        )
+        # rates as functions of those: themselves, F1 of the Jaccard index, and a mean of two
+        slope = np.zeros((len(self.metrics), len(cells), K))
+        for row, metric in enumerate(self.metrics):
+            if metric == "balanced_accuracy":
+                slope[row, cells.index("tpr")] = slope[row, cells.index("tnr")] = 0.5
+                continue
+            at = cells.index(metric)
+            theta = joint.estimate[at * K : (at + 1) * K]
+            slope[row, at] = 2 / (1 + theta) ** 2 if metric == "f1" else 1.0
+        blocks = joint.covariance.reshape(len(cells), K, len(cells), K)
+        undefined = np.isnan(np.concatenate([e.estimate[:K] for e in self.estimates]))
+        whole = np.einsum(
+            "mak,akbl,nbl->mknl", np.nan_to_num(slope), np.nan_to_num(blocks), np.nan_to_num(slope)
+        )
+        whole = whole.reshape(len(undefined), len(undefined))
+        whole[undefined, :] = whole[:, undefined] = np.nan
+        labels = pd.MultiIndex.from_tuples(
+            [(m, name) for m in self.metrics for name in self.cohort.groups.names],
+            names=["metric", "group"],
+        )
+        return pd.DataFrame(whole, index=labels, columns=labels)
 
     @property
     def compared(self) -> tuple[str, ...]:
@@ -63,7 +106,13 @@ class ObservedResult(RatesResult):
         from statsmodels.stats.proportion import proportion_confint
 
         e = self.estimates_of(metric)
+        if self.interval == "wilson":
+            return e.interval("wilson", self.level)
         size = np.where(np.isnan(e.estimate), 1.0, e.size)
+        if e.n_clusters is not None:  # the degrees of freedom of Korn and Graubard (1998)
+            tail = (1 - self.level) / 2
+            student = stdtrit(np.clip(np.minimum(size, e.n_clusters) - 1, 1, None), tail)
+            size = size * (ndtri(tail) / student) ** 2
         successes = np.nan_to_num(e.estimate) * size
         low, high = proportion_confint(
             successes, size, alpha=1 - self.level, method=METHODS[self.interval]
@@ -84,7 +133,7 @@ class ObservedResult(RatesResult):
                 self._table(),
                 self._margins(),
                 self._differences(),
-                notes_lines(self.warnings),
+                notes_lines(self.notes),
             ],
         )
 
@@ -106,7 +155,7 @@ class ObservedResult(RatesResult):
                 continue
             e = self.estimates_of(metric)
             low, high = self.limits(metric)
-            value = text.estimate(e.estimate[target], low[target], high[target], 2)
+            value = text.estimate(e.estimate[target], low[target], high[target])
             cells.append(value)
         return cells
 

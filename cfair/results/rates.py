@@ -74,7 +74,7 @@ class RatesResult:
         Kind of interval of the summaries.
     seed : int
         Seed of the replicates, if there are any.
-    warnings : tuple of str
+    notes : tuple of str
         What to be careful about.
     """
 
@@ -86,7 +86,7 @@ class RatesResult:
     interval: str = "wilson"
     aggregate_interval: str = "tie-aware"
     seed: int = 0
-    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     _aggregates: dict[int, AggregateIntervals] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -188,20 +188,6 @@ class RatesResult:
         """The rates by group as a tidy frame."""
         return self.rates
 
-    @property
-    def covariance(self) -> pd.DataFrame:
-        """Covariance of the group rates, metric by metric; 0 between metrics treated apart."""
-        K = self.cohort.groups.n_groups
-        labels = pd.MultiIndex.from_tuples(
-            [(e.metric, name) for e in self.estimates for name in self.cohort.groups.names],
-            names=["metric", "group"],
-        )
-        size = K * len(self.estimates)
-        whole = np.zeros((size, size))
-        for k, e in enumerate(self.estimates):
-            whole[k * K : (k + 1) * K, k * K : (k + 1) * K] = e.covariance[:K, :K]
-        return pd.DataFrame(whole, index=labels, columns=labels)
-
     # -- comparisons ----------------------------------------------------------------------------
 
     def estimates_of(self, metric: str) -> RateEstimates:
@@ -296,8 +282,8 @@ class RatesResult:
                     "max_t": t.max_t,
                     "max_t_p_value": t.max_t_p_value,
                     "note": f"no rate in {show_some([names[k] for k in t.left_out], 10)}"
-                    if t.left_out
-                    else "",
+                    if t.left_out and not t.note
+                    else t.note,
                 }
                 for t in self.equality_tests
             ]

@@ -26,13 +26,24 @@ def cohort_facts(cohort: Cohort) -> list[tuple[str, str]]:
     event = int(cohort.y.sum())
     return [
         ("cohort", rows),
-        ("call", f"S = 1 if {cohort.rule}: {text.share(int(cohort.s.sum()), cohort.n_used)}"),
+        ("flagged", f"{cohort.rule} (S = 1): {text.share(int(cohort.s.sum()), cohort.n_used)}"),
         (
             "outcome",
             f"{cohort.outcome_name}, event {cohort.outcome_event}: "
             f"{text.share(event, cohort.n_used)}",
         ),
     ]
+
+
+def plural(n: int, noun: str) -> str:
+    """A count with its noun.
+
+    Examples
+    --------
+    >>> plural(1, "group"), plural(2, "group")
+    ('1 group', '2 groups')
+    """
+    return f"{n:,} {noun}{'s' * (n != 1)}"
 
 
 def treatment_fact(cohort: Cohort) -> tuple[str, str]:
@@ -79,9 +90,9 @@ def equality_line(result: RatesResult, chosen: Sequence[int]) -> list[str]:
     for k in chosen:
         test, label = result.estimates[k].equality, result.rows[k].label
         if np.isnan(test.wald):
-            lines.append((label, "fewer than two groups have a rate"))
+            lines.append((label, test.note))
             continue
-        left = f"; no rate in {len(test.left_out)} groups" if test.left_out else ""
+        left = f"; no rate in {plural(len(test.left_out), 'group')}" if test.left_out else ""
         lines.append(
             (
                 label,

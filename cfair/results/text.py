@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 import unicodedata
 from collections.abc import Sequence
@@ -171,14 +172,21 @@ def facts(pairs: Sequence[tuple[str, str]], indent: int = 13, width: int = WIDTH
         if not text:
             continue
         lines += textwrap.wrap(
-            text,
+            _hold_together(text),
             width,
             initial_indent=f"{name:<{indent}}",
             subsequent_indent=" " * indent,
             break_long_words=False,
             break_on_hyphens=False,
         )
-    return lines
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
+
+
+def _hold_together(text: str) -> str:
+    """Keep an interval in brackets on one line."""
+    return re.sub(
+        r"\S+ \[[^\]]{1,20}\]", lambda m: m.group().replace(" ", "\N{NO-BREAK SPACE}"), text
+    )
 
 
 def page(title: str, blocks: Sequence[Sequence[str]]) -> str:
