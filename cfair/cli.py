@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
+import re
+import shlex
 import sys
 import warnings
 from collections.abc import Sequence
@@ -17,6 +20,11 @@ if TYPE_CHECKING:
 
     from cfair.results.rates import RatesResult
 
+_OPTIONS = (
+    "outcome_event", "treatment_event", "outcome", "score", "cutoff", "prediction", "groups",
+    "propensity", "cluster", "missing", "min_group_size", "level", "n_boot", "n_perm", "bootstrap",
+    "seed", "n_jobs",
+)  # fmt: skip
 _EXAMPLE_PROPENSITY = "treated ~ sex * race + risk + age + sbp"
 
 _DESCRIPTION = """\
@@ -47,12 +55,31 @@ def main(argv: Sequence[str] | None = None) -> int:
             # What is warned of also stands in the notes of the printed result.
             warnings.simplefilter("ignore", CfairWarning)
             arguments.run(arguments)
+            sys.stdout.flush()
+    except BrokenPipeError:  # the reader, `head` say, has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (CfairError, ValueError, OSError) as error:
-        print(f"cfair: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"cfair: error: {_as_options(' '.join(str(error).split()))}", file=sys.stderr)
         return 2
-    except BrokenPipeError:
-        return 0
     return 0
+
+
+def _as_options(message: str) -> str:
+    """Name options as they are written on the command line.
+
+    Examples
+    --------
+    >>> _as_options('Say which is the event: outcome_event="yes". Or missing="drop".')
+    'Say which is the event: --outcome-event yes. Or --missing drop.'
+    """
+
+    def option(found: re.Match[str]) -> str:
+        value = found.group(2) or ""
+        text = f"--{found.group(1).replace('_', '-')}"
+        return f"{text} {shlex.quote(value)}" if value else text
+
+    names = "|".join(_OPTIONS)
+    return re.sub(rf'\b({names})=(?:"([^"]*)")?', option, message)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -79,44 +106,65 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+_ROLES: dict[str, tuple[str, dict[str, Any]]] = {
+    "outcome": ("the event under study, 0/1", {"required": True, "metavar": "COLUMN"}),
+    "outcome-event": ("the value that is the event, such as yes", {"metavar": "VALUE"}),
+    "groups": (
+        "protected attributes, with blanks between",
+        {"required": True, "nargs": "+", "metavar": "COLUMN"},
+    ),
+    "score": ("the risk score under audit, in [0, 1]", {"metavar": "COLUMN"}),
+    "cutoff": ("flagged is score >= cutoff (default: 0.5)", {"type": float, "metavar": "NUMBER"}),
+    "prediction": ("a 0/1 call in place of a score", {"metavar": "COLUMN"}),
+    "propensity": (
+        '"treated ~ sex * race + risk + age"; without it only observed rates are given',
+        {"metavar": "FORMULA"},
+    ),
+    "treatment-event": ("the value that is treatment, such as surgery", {"metavar": "VALUE"}),
+    "cluster": ("hospital, say: rows with the same value are dependent", {"metavar": "COLUMN"}),
+    "reference": ('compare all groups with this one, "M & White"', {"metavar": "GROUP"}),
+    "min-group-size": ("warn of groups with fewer rows", {"type": int, "metavar": "N"}),
+    "missing": (
+        "rows with missing values: refuse, drop and count, or make them a level of a group "
+        "attribute (default: raise)",
+        {"choices": ("raise", "drop", "level"), "default": "raise"},
+    ),
+    "na": (
+        "text that means missing, beside an empty field, such as NA; may be repeated",
+        {"action": "append", "default": [], "metavar": "TEXT"},
+    ),
+}
+
+
 def _add_roles(parser: argparse.ArgumentParser) -> None:
-    roles = parser.add_argument_group("columns")
-    roles.add_argument("--outcome", required=True, metavar="COLUMN", help="the event, 0/1")
-    roles.add_argument("--outcome-event", metavar="VALUE", help="the value that is the event")
-    roles.add_argument(
-        "--groups", required=True, nargs="+", metavar="COLUMN", help="protected attributes"
-    )
-    roles.add_argument("--score", metavar="COLUMN", help="the risk score under audit, in [0, 1]")
-    roles.add_argument(
-        "--cutoff", type=float, metavar="NUMBER", help="flagged is score >= cutoff (default: 0.5)"
-    )
-    roles.add_argument("--prediction", metavar="COLUMN", help="a 0/1 call in place of a score")
-    roles.add_argument(
-        "--propensity", metavar="FORMULA",
-        help='"treated ~ sex * race + risk + age": without it only observed rates are given',
-    )  # fmt: skip
-    roles.add_argument("--treatment-event", metavar="VALUE", help="the value that is treatment")
-    roles.add_argument("--cluster", metavar="COLUMN", help="rows with one value are dependent")
-    roles.add_argument(
-        "--missing", choices=("raise", "drop", "level"), default="raise",
-        help="rows with missing values: refuse, drop and count, or a level of a group attribute "
-        "(default: %(default)s)",
-    )  # fmt: skip
-    roles.add_argument(
-        "--na", action="append", default=[], metavar="TEXT",
-        help="text that means missing, beside an empty field; may be repeated",
-    )  # fmt: skip
+    group = parser.add_argument_group("columns")
+    for name, (text, settings) in _ROLES.items():
+        group.add_argument(f"--{name}", help=text, **settings)
 
 
 def _add_inference(parser: argparse.ArgumentParser, *, n_boot: int, n_perm: int, seed: int) -> None:
     group = parser.add_argument_group("inference")
-    group.add_argument("--level", type=float, default=0.95, help="confidence (default: 0.95)")
-    group.add_argument("--n-boot", type=int, default=n_boot, metavar="N",
-                       help="bootstrap replicates (default: %(default)s)")  # fmt: skip
-    group.add_argument("--n-perm", type=int, default=n_perm, metavar="N",
-                       help="permutations for the null (default: %(default)s)")  # fmt: skip
-    group.add_argument("--seed", type=int, default=seed, help="of the replicates (%(default)s)")
-    group.add_argument("--n-jobs", type=int, default=1, metavar="N", help="workers (%(default)s)")
+    numbers = {
+        "level": (0.95, "confidence level of the intervals"),
+        "n-boot": (n_boot, "bootstrap replicates"),
+        "n-perm": (n_perm, "permutations for the null"),
+        "seed": (seed, "of bootstrap and permutations"),
+        "n-jobs": (1, "workers for the replicates"),
+    }
+    for name, (default, text) in numbers.items():
+        group.add_argument(
+            f"--{name}",
+            type=type(default),
+            default=default,
+            metavar="NUMBER",
+            help=f"{text} (default: {default})",
+        )
+    group.add_argument(
+        "--bootstrap",
+        choices=("auto", "group", "cluster", "faircfint"),
+        default="auto",
+        help="how rows are drawn (default: clusters if there are any, else rows within group)",
+    )
 
 
 def _example(arguments: argparse.Namespace) -> None:
@@ -136,6 +184,11 @@ def _example(arguments: argparse.Namespace) -> None:
 
 def _audit(arguments: argparse.Namespace) -> None:
     table = read_table(arguments.file, arguments.na)
+    _refuse_bare_na(table, arguments)
+    if arguments.propensity is None and (arguments.n_boot or arguments.n_perm):
+        raise ValueError(
+            "--n-boot and --n-perm are for counterfactual rates; they need --propensity."
+        )
     cutoff = arguments.cutoff
     if cutoff is None and arguments.score is not None and arguments.prediction is None:
         cutoff = 0.5
@@ -152,7 +205,32 @@ def _audit(arguments: argparse.Namespace) -> None:
         treatment_event=_treatment_event(table, arguments),
         cluster=arguments.cluster,
         missing=arguments.missing,
+        min_group_size=arguments.min_group_size,
     )
+
+
+def _refuse_bare_na(table: pd.DataFrame, arguments: argparse.Namespace) -> None:
+    """Ask what NA means: R writes it for a missing value, but it may be a label."""
+    roles = [arguments.outcome, arguments.score, arguments.prediction, arguments.cluster]
+    formula = arguments.propensity or ""
+    for name in table.columns:
+        used = name in roles or name in arguments.groups or str(name) in formula
+        if not used or arguments.na or _is_numeric(table[name]):
+            continue
+        n = int((table[name] == "NA").sum())
+        if n:
+            raise DataError(
+                f"column {name!r} has the text NA in {n} rows. If that means missing, as in files "
+                "that R writes, add --na NA; if it is a label, add --na '' so that only empty "
+                "fields are missing."
+            )
+
+
+def _is_numeric(column: pd.Series) -> bool:
+    """Whether a column was read as numbers."""
+    from pandas.api.types import is_numeric_dtype
+
+    return bool(is_numeric_dtype(column))
 
 
 def _treatment_event(table: pd.DataFrame, arguments: argparse.Namespace) -> Any:
@@ -206,12 +284,20 @@ def read_table(path: Path, missing: Sequence[str] = ()) -> pd.DataFrame:
     if name.endswith((".csv", ".csv.gz", ".tsv", ".txt")):
         separator = "," if ".csv" in name else "\t"
         try:
-            return pd.read_csv(
+            table = pd.read_csv(
                 path, sep=separator, keep_default_na=False, na_values=["", *missing],
-                low_memory=False,
+                low_memory=False, encoding="utf-8-sig",
             )  # fmt: skip
         except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
             raise DataError(f"{str(path)!r} cannot be read as a table: {error}") from error
+        other = next((s for s in ";\t,|" if s != separator and s in str(table.columns[0])), None)
+        if len(table.columns) == 1 and other:
+            raise DataError(
+                f"{str(path)!r} was read as a single column, {str(table.columns[0])[:60]!r}: the "
+                f"separator seems to be {other!r}, not {separator!r}. Write it with commas as "
+                ".csv, or with tabs as .tsv."
+            )
+        return table
     raise DataError(f"{str(path)!r} must end in .csv, .csv.gz, .tsv or .parquet.")
 
 
@@ -230,6 +316,7 @@ def _run(table: Any, arguments: argparse.Namespace, *, propensity: Any, **roles:
             n_perm=arguments.n_perm,
             seed=arguments.seed,
             n_jobs=arguments.n_jobs,
+            bootstrap=arguments.bootstrap,
             progress=True,
         )
     print(observed)
@@ -239,12 +326,25 @@ def _run(table: Any, arguments: argparse.Namespace, *, propensity: Any, **roles:
     else:
         print(counterfactual)
     if arguments.out is not None:
-        written = _write(arguments.out, observed, counterfactual)
+        reference = getattr(arguments, "reference", None)
+        written = _write(arguments.out, observed, counterfactual, reference)
+        older = _left_over(arguments.out, written)
         print(f"\n{len(written)} files in {arguments.out}/:")
         print("  " + "\n  ".join(written))
+        if older:
+            print(f"Left from an earlier run in this folder: {', '.join(older)}.")
 
 
-def _write(folder: Path, observed: RatesResult, counterfactual: Any) -> list[str]:
+def _left_over(folder: Path, written: Sequence[str]) -> list[str]:
+    """Files of an earlier run that this one did not write again."""
+    pattern = re.compile(r"(observed|counterfactual|overlap|null)[a-z_]*\.(csv|png|txt)")
+    names = sorted(path.name for path in folder.iterdir() if pattern.fullmatch(path.name))
+    return [name for name in names if name not in written]
+
+
+def _write(
+    folder: Path, observed: RatesResult, counterfactual: Any, reference: str | None = None
+) -> list[str]:
     """Write every table and plot; returns the names."""
     folder.mkdir(parents=True, exist_ok=True)
     written: list[str] = []
@@ -270,7 +370,7 @@ def _write(folder: Path, observed: RatesResult, counterfactual: Any) -> list[str
         table(f"{name}_marginals", result.marginals)
         plot(f"{name}_rates", result.plot_rates())
         if sum(result.cohort.groups.sizes > 0) > 1:
-            table(f"{name}_contrasts", result.contrasts())
+            table(f"{name}_contrasts", result.contrasts(reference))
             table(f"{name}_disparities", result.disparities)
             table(f"{name}_equality", result.test_equal())
             plot(f"{name}_disparities", result.plot_disparities())

@@ -19,7 +19,7 @@ _QUANTILES = {"min": 0.0, "q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, 
               "max": 1.0}  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Overlap:
     """Diagnostics of the weights.
 
@@ -44,6 +44,13 @@ class Overlap:
     balance: pd.DataFrame
     truncated_low: int
     truncated_high: int
+
+    def __repr__(self) -> str:
+        table = self.effective.round(2).to_string(index=False, na_rep="–")
+        return (
+            f"Overlap: {self.truncated_low:,} rows truncated below, {self.truncated_high:,} above\n"
+            f"{table}\n(.propensities, .effective and .balance are frames)"
+        )
 
 
 def overlap(cohort: Cohort, propensity: Propensity) -> Overlap:

@@ -55,7 +55,7 @@ class PropensityRequest:
     result: Any = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Propensity:
     """Probabilities of treatment on the rows of the analysis.
 
@@ -89,6 +89,14 @@ class Propensity:
     design: Design | None = None
     columns: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        low, high = self.truncation
+        cut = int(np.count_nonzero(self.truncated))
+        rows = f"{cut:,} of {len(self.pi):,} rows truncated to [{low:g}, {high:g}]"
+        head = f"Propensity: {self.text}; {rows}"
+        table = self.coefficients.round(4)
+        return head if table.empty else f"{head}\n{table.to_string()}"
 
     @property
     def truncated(self) -> NDArray[np.bool_]:

@@ -23,6 +23,7 @@ def plot_rates(
     metrics: Sequence[str],
     labels: Mapping[str, str],
     level: float = 0.95,
+    about: str = "",
     ax: Axes | None = None,
 ) -> Axes:
     """Rates by group with their intervals, a row per group; undefined rates keep their row.
@@ -38,6 +39,8 @@ def plot_rates(
         Names of the metrics in print.
     level : float, default 0.95
         Confidence level of the intervals.
+    about : str, optional
+        What kind of rates these are, printed under the title.
     ax : matplotlib Axes, optional
         Drawn into; a new figure by default.
 
@@ -83,7 +86,7 @@ def plot_rates(
     values = [part[column] for part in parts for column in ("estimate", "ci_low", "ci_high")]
     layout.proportion_axis(ax, values, room=handles[-1] is not None)
     layout.x_label(ax, f"Rate, with {100 * level:g}% confidence interval")
-    layout.head(ax, f"{_listed(names)} by group")
+    layout.head(ax, f"{_listed(names)} by group", about)
     return layout.finish(ax, handles, [*names, "undefined"])
 
 
@@ -93,6 +96,7 @@ def plot_disparities(
     metrics: Sequence[str],
     labels: Mapping[str, str],
     level: float = 0.95,
+    about: str = "",
     ax: Axes | None = None,
 ) -> Axes:
     """Average and maximum difference between groups, and what equal rates would give.
@@ -108,6 +112,8 @@ def plot_disparities(
         Names of the metrics in print.
     level : float, default 0.95
         Confidence level of the intervals.
+    about : str, optional
+        What kind of rates these are, printed under the title.
     ax : matplotlib Axes, optional
         Drawn into; a new figure by default.
 
@@ -140,12 +146,12 @@ def plot_disparities(
     values = [rows[c] for c in ("estimate", "ci_low", "ci_high", "expected_if_equal")]
     layout.proportion_axis(ax, values, room=marks is not None)
     layout.x_label(ax, "Absolute difference between the rates of two groups")
-    layout.head(ax, f"Differences in {_listed(names)} between groups")
+    layout.head(ax, f"Differences in {_listed(names)} between groups", about)
     return layout.finish(
         ax,
         [observed, expected, marks],
         [
-            f"observed, with {100 * level:g}% confidence interval",
+            f"estimate, with {100 * level:g}% confidence interval",
             "expected from chance alone if all rates were equal",
             "undefined",
         ],

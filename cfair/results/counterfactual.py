@@ -86,6 +86,11 @@ class CounterfactualResult(RatesResult):
         """Metrics that comparisons are about unless told otherwise: the counterfactual ones."""
         return COUNTERFACTUAL
 
+    @property
+    def about(self) -> str:
+        """What kind of rates these are, for the plots."""
+        return f"Had nobody been treated: {self.estimator}"
+
     # -- per row --------------------------------------------------------------------------------
 
     @property
@@ -211,6 +216,20 @@ class CounterfactualResult(RatesResult):
         ------
         DataError
             If no bootstrap was asked for.
+
+        Examples
+        --------
+        >>> import cfair
+        >>> audit = cfair.Audit(
+        ...     cfair.load_cohort(), outcome="readmitted", score="risk", cutoff=0.5, groups="race"
+        ... )
+        >>> result = audit.counterfactual("treated ~ race + risk + age + sbp", n_boot=100)
+        >>> frame = result.bootstrap_intervals("normal")
+        >>> frame[["metric", "group", "n_valid"]].head(3)
+          metric  group  n_valid
+        0   cfpr  Black      100
+        1   cfpr  Other      100
+        2   cfpr  White      100
         """
         if self.boot is None:
             raise DataError(
@@ -264,6 +283,20 @@ class CounterfactualResult(RatesResult):
         ------
         DataError
             If no permutations were asked for.
+
+        Examples
+        --------
+        >>> import cfair
+        >>> audit = cfair.Audit(
+        ...     cfair.load_cohort(), outcome="readmitted", score="risk", cutoff=0.5, groups="race"
+        ... )
+        >>> result = audit.counterfactual("treated ~ race + risk + age + sbp", n_perm=99)
+        >>> frame = result.u_values(0.05)
+        >>> frame[["metric", "statistic", "delta", "n_valid"]].head(3)
+          metric statistic   delta  n_valid
+        0   cfpr   average  0.0500       99
+        1   cfpr   maximum  0.0500       99
+        2   cfpr  variance  0.0025       99
         """
         if self.null is None:
             raise DataError("this result has no permutation null. Give n_perm= to the analysis.")

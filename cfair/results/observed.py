@@ -92,6 +92,16 @@ class ObservedResult(RatesResult):
         """Metrics that comparisons are about unless told otherwise; none complements another."""
         return PRINTED
 
+    @property
+    def plotted(self) -> tuple[str, ...]:
+        """Metrics that plots show unless told otherwise."""
+        return ("tpr", "fpr")
+
+    @property
+    def about(self) -> str:
+        """What kind of rates these are, for the plots."""
+        return "Observed, treated patients included"
+
     def limits(self, metric: str) -> tuple[Array, Array]:
         """Limits of the rates of one metric: groups, margins, all.
 

@@ -107,6 +107,16 @@ class RatesResult:
         return self.metrics
 
     @property
+    def plotted(self) -> tuple[str, ...]:
+        """Metrics that plots show unless told otherwise."""
+        return self.compared[:2]
+
+    @property
+    def about(self) -> str:
+        """What kind of rates these are, for the plots."""
+        return ""
+
+    @property
     def rates(self) -> pd.DataFrame:
         """A row per metric and group, undefined and empty groups included."""
         return self._rates.copy()
@@ -239,6 +249,18 @@ class RatesResult:
             If there is only one group, or no such reference.
         ValueError
             For an unknown option.
+
+        Examples
+        --------
+        >>> import cfair
+        >>> audit = cfair.Audit(
+        ...     cfair.load_cohort(), outcome="readmitted", score="risk", cutoff=0.5, groups="race"
+        ... )
+        >>> frame = audit.observed().contrasts("White", metrics="fpr")
+        >>> frame[["group", "reference", "estimate", "ci_low", "ci_high"]].round(3)
+           group reference  estimate  ci_low  ci_high
+        0  Black     White     0.114   0.079    0.149
+        1  Other     White     0.009  -0.033    0.054
         """
         level = self.level if level is None else check_level(level)
         wanted = [metrics] if isinstance(metrics, str) else list(metrics or self.compared)
@@ -269,6 +291,16 @@ class RatesResult:
         ------
         DataError
             If there is only one group.
+
+        Examples
+        --------
+        >>> import cfair
+        >>> audit = cfair.Audit(
+        ...     cfair.load_cohort(), outcome="readmitted", score="risk", cutoff=0.5, groups="race"
+        ... )
+        >>> audit.observed().test_equal().query("metric == 'fpr'")[["wald", "df"]].round(1)
+           wald  df
+        3  46.0   2
         """
         require_comparison(self.cohort.groups)
         names = self.cohort.groups.names
@@ -307,6 +339,19 @@ class RatesResult:
 
         ``expected_if_equal`` is what the statistic would be on average if all rates were equal:
         noise alone makes it positive. The variance is a poor target; prefer average or maximum.
+
+        Examples
+        --------
+        >>> import cfair
+        >>> audit = cfair.Audit(
+        ...     cfair.load_cohort(), outcome="readmitted", score="risk", cutoff=0.5, groups="race"
+        ... )
+        >>> frame = audit.observed().disparities.query("metric == 'fpr'")
+        >>> frame[["statistic", "estimate", "expected_if_equal"]].round(3)
+           statistic  estimate  expected_if_equal
+        9    average     0.076              0.017
+        10   maximum     0.114              0.026
+        11  variance     0.003              0.000
         """
         return self._disparities.copy()
 
@@ -344,6 +389,16 @@ class RatesResult:
             ``metric, group`` (highest rate), ``reference`` (lowest), ``estimate, ci_low, ci_high``
             and ``ratio`` (lowest over highest). The interval is that of the maximum over all pairs,
             since the pair was chosen for its width.
+
+        Examples
+        --------
+        >>> import cfair
+        >>> audit = cfair.Audit(
+        ...     cfair.load_cohort(), outcome="readmitted", score="risk", cutoff=0.5, groups="race"
+        ... )
+        >>> audit.observed().largest_gaps("fpr")[["group", "reference", "estimate"]].round(3)
+           group reference  estimate
+        0  Black     White     0.114
         """
         names = self.cohort.groups.names
         K = self.cohort.groups.n_groups
@@ -382,7 +437,7 @@ class RatesResult:
         Parameters
         ----------
         metrics : str or sequence of str, optional
-                Up to four metrics in one panel; the first two of `compared` by default.
+                Up to four metrics in one panel; those of `plotted` by default.
         ax : matplotlib Axes, optional
             Drawn into; a new figure by default.
         marginals : bool, default False
@@ -394,7 +449,7 @@ class RatesResult:
         """
         from cfair.plotting import plot_rates
 
-        wanted = [metrics] if isinstance(metrics, str) else list(metrics or self.compared[:2])
+        wanted = [metrics] if isinstance(metrics, str) else list(metrics or self.plotted)
         for metric in wanted:
             self.estimates_of(metric)
         frame = self.marginals if marginals else self.rates
@@ -403,7 +458,9 @@ class RatesResult:
                 group=[f"{a}: {v}" for a, v in zip(frame["attribute"], frame["level"], strict=True)]
             )
         labels = {e.metric: r.label for e, r in zip(self.estimates, self.rows, strict=True)}
-        return plot_rates(frame, metrics=wanted, labels=labels, level=self.level, ax=ax)
+        return plot_rates(
+            frame, metrics=wanted, labels=labels, level=self.level, about=self.about, ax=ax
+        )
 
     def plot_disparities(
         self, metrics: str | Sequence[str] | None = None, *, ax: Any = None
@@ -413,7 +470,7 @@ class RatesResult:
         Parameters
         ----------
         metrics : str or sequence of str, optional
-            The first two of `compared` by default.
+            Those of `plotted` by default.
         ax : matplotlib Axes, optional
 
         Returns
@@ -422,12 +479,17 @@ class RatesResult:
         """
         from cfair.plotting import plot_disparities
 
-        wanted = [metrics] if isinstance(metrics, str) else list(metrics or self.compared[:2])
+        wanted = [metrics] if isinstance(metrics, str) else list(metrics or self.plotted)
         for metric in wanted:
             self.estimates_of(metric)
         labels = {e.metric: r.label for e, r in zip(self.estimates, self.rows, strict=True)}
         return plot_disparities(
-            self.disparities, metrics=wanted, labels=labels, level=self.level, ax=ax
+            self._disparities,
+            metrics=wanted,
+            labels=labels,
+            level=self.level,
+            about=self.about,
+            ax=ax,
         )
 
     # -- text -----------------------------------------------------------------------------------
