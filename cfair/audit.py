@@ -276,7 +276,13 @@ class Audit:
         )
         request = read_propensity(propensity, self._declared)
         return counterfactual(
-            make_cohort(self._declared, request.columns, treatment=request.left, cluster=cluster),
+            make_cohort(
+                self._declared,
+                request.columns,
+                treatment=request.left,
+                cluster=cluster,
+                also_missing=request.missing,
+            ),
             request,
             replicates,
             level=level,
@@ -290,8 +296,9 @@ class Audit:
         declared = self._declared
         groups = self.cohort().groups
         assert declared.outcome is not None
-        return (
+        text = (
             f"Audit of {declared.rule} for {declared.outcome.name}, by "
             f"{' x '.join(groups.attributes)} ({groups.n_groups:,} groups, "
             f"{declared.table.n_rows:,} rows)"
         )
+        return "".join(c if c.isprintable() else " " for c in text)

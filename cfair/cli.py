@@ -56,6 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             warnings.simplefilter("ignore", CfairWarning)
             arguments.run(arguments)
             sys.stdout.flush()
+    except KeyboardInterrupt:
+        print("cfair: stopped", file=sys.stderr)
+        return 130
     except BrokenPipeError:  # the reader, `head` say, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (CfairError, ValueError, OSError) as error:
@@ -183,7 +186,7 @@ def _example(arguments: argparse.Namespace) -> None:
 
 
 def _audit(arguments: argparse.Namespace) -> None:
-    table = read_table(arguments.file, arguments.na)
+    table = read_table(arguments.file, arguments.na, text=arguments.groups)
     _refuse_bare_na(table, arguments)
     if arguments.propensity is None and (arguments.n_boot or arguments.n_perm):
         raise ValueError(
@@ -250,7 +253,7 @@ def _value(table: pd.DataFrame, column: str, text: str | None) -> Any:
     return text
 
 
-def read_table(path: Path, missing: Sequence[str] = ()) -> pd.DataFrame:
+def read_table(path: Path, missing: Sequence[str] = (), text: Sequence[str] = ()) -> pd.DataFrame:
     """Read a table; only an empty field, or a text named here, is a missing value.
 
     Parameters
@@ -259,6 +262,9 @@ def read_table(path: Path, missing: Sequence[str] = ()) -> pd.DataFrame:
         Ending in .csv, .tsv, .csv.gz or .parquet.
     missing : sequence of str, optional
         Texts that mean missing.
+    text : sequence of str, optional
+        Columns whose values stay as they are written, so that 01 and 1 are two labels; plain whole
+        numbers become numbers.
 
     Returns
     -------
@@ -267,7 +273,7 @@ def read_table(path: Path, missing: Sequence[str] = ()) -> pd.DataFrame:
     Raises
     ------
     DataError
-        If the file is not there, or not of these kinds.
+        If the file is not there, not of these kinds, or no table.
     """
     import pandas as pd
 
@@ -282,29 +288,56 @@ def read_table(path: Path, missing: Sequence[str] = ()) -> pd.DataFrame:
                 'reading parquet needs pyarrow: pip install "cfair[frames]".'
             ) from error
     if name.endswith((".csv", ".csv.gz", ".tsv", ".txt")):
-        separator = "," if ".csv" in name else "\t"
-        try:
+        return _read_text(path, "," if ".csv" in name else "\t", missing, text)
+    raise DataError(f"{str(path)!r} must end in .csv, .csv.gz, .tsv or .parquet.")
+
+
+def _read_text(
+    path: Path, separator: str, missing: Sequence[str], text: Sequence[str]
+) -> pd.DataFrame:
+    import pandas as pd
+
+    try:
+        header = pd.read_csv(
+            path, sep=separator, nrows=1, header=None, dtype=str, keep_default_na=False,
+            encoding="utf-8-sig",
+        ).iloc[0].tolist()  # fmt: skip
+        twice = sorted({name for name in header if header.count(name) > 1})
+        if twice:
+            raise DataError(f"{str(path)!r} has two columns called {twice[0]!r}. Rename one.")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
             table = pd.read_csv(
                 path, sep=separator, keep_default_na=False, na_values=["", *missing],
-                low_memory=False, encoding="utf-8-sig",
+                low_memory=False, encoding="utf-8-sig", index_col=False,
+                dtype=dict.fromkeys(text, str),
             )  # fmt: skip
-        except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-            raise DataError(f"{str(path)!r} cannot be read as a table: {error}") from error
-        other = next((s for s in ";\t,|" if s != separator and s in str(table.columns[0])), None)
-        if len(table.columns) == 1 and other:
-            raise DataError(
-                f"{str(path)!r} was read as a single column, {str(table.columns[0])[:60]!r}: the "
-                f"separator seems to be {other!r}, not {separator!r}. Write it with commas as "
-                ".csv, or with tabs as .tsv."
-            )
-        return table
-    raise DataError(f"{str(path)!r} must end in .csv, .csv.gz, .tsv or .parquet.")
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+        raise DataError(f"{str(path)!r} cannot be read as a table: {error}") from error
+    except pd.errors.ParserWarning as error:
+        raise DataError(
+            f"{str(path)!r} has rows with more fields than its header has names ({len(header)}): a "
+            "separator too many at the end, or a name too few."
+        ) from error
+    other = next((s for s in ";\t,|" if s != separator and s in header[0]), None)
+    if len(header) == 1 and other:
+        raise DataError(
+            f"{str(path)!r} was read as a single column, {header[0][:60]!r}: the separator seems "
+            f"to be {other!r}, not {separator!r}. Write it with commas as .csv, or with tabs as "
+            ".tsv."
+        )
+    for column in text:
+        if column in table and table[column].dropna().str.fullmatch(r"0|-?[1-9][0-9]{0,14}").all():
+            table[column] = pd.to_numeric(table[column]).astype("Int64")
+    return table
 
 
 def _run(table: Any, arguments: argparse.Namespace, *, propensity: Any, **roles: Any) -> None:
     """Print both analyses, and write tables and plots if a folder is given."""
     from cfair.audit import Audit
 
+    if arguments.out is not None:
+        arguments.out.mkdir(parents=True, exist_ok=True)  # found out before the long work
     audit = Audit(table, **roles)
     observed = audit.observed(level=arguments.level)
     counterfactual = None
@@ -346,7 +379,6 @@ def _write(
     folder: Path, observed: RatesResult, counterfactual: Any, reference: str | None = None
 ) -> list[str]:
     """Write every table and plot; returns the names."""
-    folder.mkdir(parents=True, exist_ok=True)
     written: list[str] = []
 
     def table(name: str, frame: pd.DataFrame) -> None:

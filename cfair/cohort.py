@@ -6,7 +6,7 @@ formulas in use, leaves out rows under one rule, and hands on plain arrays.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -177,6 +177,7 @@ def make_cohort(
     outcome: str | None = None,
     treatment: str | None = None,
     cluster: Any = None,
+    also_missing: Mapping[str, NDArray[np.bool_]] | None = None,
 ) -> Cohort:
     """Choose the rows of one analysis and hand them on as arrays.
 
@@ -190,6 +191,8 @@ def make_cohort(
         Left sides of formulas. They must be the declared columns, or fill in what was not declared.
     cluster : name or array, optional
         Cluster of each row, in place of the declared one.
+    also_missing : mapping of str to array of bool, optional
+        Rows without a value in what was given beside the table, by its name.
     """
     declared = declared.with_left_side("outcome", outcome)
     declared = declared.with_left_side("treatment", treatment)
@@ -198,7 +201,8 @@ def make_cohort(
         raise DataError("no outcome was declared. Give outcome= the name of the 0/1 event column.")
     wanted = list(dict.fromkeys(formula_columns))
     others = {name: declared.prepared(name) for name in wanted if name not in declared.by_name}
-    rows = _select_rows(declared, {name: c.isna().to_numpy() for name, c in others.items()})
+    masks = {name: c.isna().to_numpy() for name, c in others.items()}
+    rows = _select_rows(declared, {**masks, **(also_missing or {})})
     new = {name: n for name, n in rows.small.items() if name not in declared.warned}
     _warn_of_small_groups(new, declared.roles.min_group_size)
     return _assemble(declared, declared.outcome, rows, wanted)

@@ -35,11 +35,10 @@ class Binary:
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """The score under audit, in [0, 1], NaN where missing; `dtype` is the column's own."""
+    """The score under audit, in [0, 1], NaN where missing."""
 
     name: str
     values: NDArray[np.float64]
-    dtype: np.dtype[Any]
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -47,12 +46,8 @@ class Score:
         return np.isnan(self.values)
 
     def positive(self, cutoff: float) -> NDArray[np.int8]:
-        """S = 1{score >= cutoff}, 0 where the score is missing.
-
-        Compared in the score's own precision, or 0.7 stored in 32 bits would fall below 0.7.
-        """
-        own = self.values.astype(self.dtype)
-        return (own >= self.dtype.type(cutoff)).astype(np.int8)
+        """S = 1{score >= cutoff}, 0 where the score is missing."""
+        return (self.values >= cutoff).astype(np.int8)
 
 
 def read_binary(
@@ -100,7 +95,19 @@ def read_binary(
 
 
 def read_score(series: pd.Series) -> Score:
-    """Check a risk score: real numbers in [0, 1]."""
+    """Check a risk score: real numbers in [0, 1].
+
+    A score of less than 64 bits is read as the decimal number that it is printed as: 0.7 stored in
+    32 bits is 0.7, and so meets a cutoff of 0.7, here and in formulas.
+
+    Parameters
+    ----------
+    series : pandas.Series
+
+    Returns
+    -------
+    Score
+    """
     name = str(series.name)
     if pd.api.types.is_bool_dtype(series.dtype):
         raise DataError(
@@ -116,6 +123,9 @@ def read_score(series: pd.Series) -> Score:
         )
     check_finite(series, f"score column {name!r}")
     values: NDArray[np.float64] = series.to_numpy(dtype=np.float64, na_value=np.nan)
+    stored = series.to_numpy().dtype
+    if stored.kind == "f" and stored.itemsize < 8:
+        values = values.astype(stored).astype("U").astype(np.float64)
     outside = (values < 0) | (values > 1)
     if outside.any():
         low, high = float(np.nanmin(values)), float(np.nanmax(values))
@@ -123,8 +133,7 @@ def read_score(series: pd.Series) -> Score:
             f"score column {name!r} must lie in [0, 1], but runs from {low:.6g} to {high:.6g} "
             f"({int(outside.sum())} rows outside). {_score_hint(low, high)}"
         )
-    dtype = series.to_numpy().dtype if kind == "f" else np.dtype(np.float64)
-    return Score(name, values, dtype)
+    return Score(name, values)
 
 
 def check_cutoff(cutoff: Any) -> float:

@@ -6,6 +6,7 @@ first few values), and what to do next.
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -67,8 +68,8 @@ def warn(message: str, category: type[CfairWarning]) -> None:
     message : str
     category : type of CfairWarning
     """
-    here = str(Path(__file__).parent)
-    depth = 1
+    here = f"{Path(__file__).parent}{os.sep}"
+    depth = 2  # the caller of this function
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(here):
         frame = frame.f_back

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import bad_inputs as bad
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.formula.api as smf
 
 import cfair
 from cfair.errors import (
     CfairWarning,
+    CutoffWarning,
     DataError,
     FormulaError,
     ModelWarning,
     OverlapWarning,
     RankWarning,
     SeparationWarning,
+    SmallGroupWarning,
 )
 
 ROLES = {"outcome": "y", "score": "s", "cutoff": 0.5, "groups": ["sex", "race"]}
@@ -370,7 +374,7 @@ WRONG_VALUES = [
     ({"n_perm": "many"}, "n_perm must be a whole number >= 1"),
     (
         {"bootstrap": "rows", "n_boot": 10},
-        "bootstrap must be one of 'group', 'cluster', 'faircfint'",
+        "bootstrap must be one of 'auto', 'group', 'cluster', 'faircfint', None",
     ),
     ({"interval": "wald"}, "interval must be one of 'wilson', 'logit', 'plain'"),
     ({"aggregate_interval": "percentile"}, "aggregate_interval must be one of 'tie-aware'"),
@@ -442,7 +446,7 @@ def test_a_propensity_without_score_or_attributes_is_warned_of():
     ("values", "message"),
     [
         (np.full(600, 1.5), "must lie in"),
-        (np.full(600, np.nan), "missing in 600"),
+        (np.full(600, np.nan), r"missing values in 'propensity' \(600 rows\)"),
         (np.full(5, 0.5), "5"),
         (pd.Series(0.5, index=np.arange(600) + 1000), "index"),
     ],
@@ -458,3 +462,103 @@ def test_a_clean_analysis_gives_no_warning():
         warnings.simplefilter("error", CfairWarning)
         result = audit(bad.cohort(5000), groups="sex").counterfactual("d ~ sex + s + age")
     assert result.notes == ()
+
+
+# -- the outcome comes after the treatment ---------------------------------------------------------
+
+OUTCOME_ON_THE_RIGHT = ["d ~ y", "d ~ sex * race + s + y", "d ~ s + C(y)", "d ~ s + age:y",
+                        "d ~ s + I(y * age)", "~ s + y"]  # fmt: skip
+
+
+@pytest.mark.parametrize("formula", OUTCOME_ON_THE_RIGHT)
+def test_the_outcome_on_the_right_of_the_propensity_is_refused(formula):
+    a = audit(bad.cohort(), treatment="d")
+    with pytest.raises(DataError, match=r"outcome 'y' on its right side.*take it out"):
+        a.counterfactual(formula)
+
+
+def test_the_outcome_in_a_fitted_propensity_is_refused():
+    table = bad.cohort()
+    fit = smf.logit("d ~ s + age + y", table).fit(disp=0)
+    with pytest.raises(DataError, match=r"outcome 'y' on its right side"):
+        audit(table, treatment="d").counterfactual(fit)
+
+
+def test_a_column_named_like_the_outcome_is_not_the_outcome():
+    table = bad.cohort().assign(y2=lambda t: t["age"] / 10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        audit(table).counterfactual("d ~ sex * race + s + y2")
+
+
+# -- near copies -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_near_copy_of_a_covariate_gives_no_separation_warning(seed):
+    table = bad.cohort(600, seed)
+    noise = 1e-7 * np.random.default_rng(seed).normal(size=600)
+    table["age"] = (table["age"] - 60) / 10
+    table["copy"] = table["age"] + noise
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SeparationWarning)
+        result = audit(table).counterfactual("d ~ sex * race + s + age + copy")
+    assert not any("separated" in note for note in result.notes)
+    separated = table.assign(d=(table["age"] > 0.3).astype(int))
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        result = audit(separated).counterfactual("d ~ sex * race + s + age + copy")
+    assert any(w.category is SeparationWarning for w in given)
+    assert any("separated" in note for note in result.notes)
+
+
+# -- where warnings point --------------------------------------------------------------------------
+
+
+def small_group():
+    audit(bad.cohort(), min_group_size=100)
+
+
+def cutoff_on_another_scale():
+    audit(bad.cohort(), cutoff=0.999999)
+
+
+def score_left_out():
+    audit(bad.cohort()).counterfactual("d ~ sex * race + age")
+
+
+def attributes_left_out():
+    audit(bad.cohort()).counterfactual("d ~ s + age", n_perm=2, n_boot=2)
+
+
+def linear_combination():
+    table = bad.cohort().assign(twice=lambda t: 2 * t["age"])
+    audit(table).counterfactual(FORMULA + " + twice")
+
+
+def separated_treatment():
+    table = bad.cohort().assign(d=lambda t: (t["age"] > 60).astype(int))
+    audit(table).counterfactual(FORMULA)
+
+
+WARNINGS = [
+    (small_group, SmallGroupWarning),
+    (cutoff_on_another_scale, CutoffWarning),
+    (score_left_out, ModelWarning),
+    (attributes_left_out, ModelWarning),
+    (linear_combination, RankWarning),
+    (separated_treatment, SeparationWarning),
+]
+
+
+@pytest.mark.parametrize(("call", "category"), WARNINGS, ids=[w[0].__name__ for w in WARNINGS])
+def test_a_warning_points_to_the_line_of_the_caller(call, category):
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        call()
+    found = [w for w in given if issubclass(w.category, CfairWarning)]
+    assert any(w.category is category for w in found)
+    for w in found:
+        assert w.filename == __file__
+        line = Path(__file__).read_text().splitlines()[w.lineno - 1]
+        assert "cfair.Audit(" in line or ".counterfactual(" in line

@@ -19,6 +19,7 @@ from cfair.inference.bootstrap import (
     faircfint_sizes,
 )
 from cfair.inference.influence import TreatmentModel
+from cfair.inference.rows import Rows
 from cfair.nuisance.logistic import fit_logistic
 
 pytestmark = pytest.mark.filterwarnings("ignore::cfair.errors.CfairWarning")
@@ -137,7 +138,7 @@ def test_faircfint_draws_n_to_three_quarters_within_strata(n):
     t = table(n)
     y, s, d, g = arrays(t)
     draws = bootstrap_draws(
-        y, s, d, g, 6, TreatmentModel(t["chance"].to_numpy()), np.zeros(0),
+        Rows(y, s, d, g, 6), TreatmentModel(t["chance"].to_numpy()), np.zeros(0),
         kind="faircfint", n_boot=6, seed=1,
     )  # fmt: skip
     m = int(np.floor(n**0.75 + 1e-9))
@@ -221,7 +222,8 @@ def test_one_pass_replicates_are_weighted_refits():
     g = np.unique((data["a1"] + data["a2"]).to_numpy(), return_inverse=True)[1]
     fit = fit_logistic(X, d)
     model = TreatmentModel(np.clip(fit.fitted, 0.005, 0.995), X, fit.fitted)
-    sample = module._arrange(y, s, d, g, 4, model, fit.coef, (0.005, 0.995), None, True)
+    rows = Rows(y, s, d, g, 4)
+    sample = module._sample(rows, model, fit.coef, (0.005, 0.995), None, canonical=True)
     plan = module._one_pass_plan(sample)
     block = module.streams(1, 2, 10)[0]
     fast = module._one_pass(sample, plan, block)
@@ -304,7 +306,7 @@ def test_too_few_or_equal_replicates_have_no_interval(kind):
 
 
 def test_an_unknown_interval_is_refused():
-    with pytest.raises(ValueError, match="percentile, bc, normal, basic"):
+    with pytest.raises(ValueError, match="'percentile', 'bc', 'normal', 'basic'"):
         interval(0.1, np.zeros(50), "bca")
 
 

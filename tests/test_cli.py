@@ -132,3 +132,74 @@ def test_python_m_cfair_runs_and_help_reads(tmp_path):
         [sys.executable, "-m", "cfair"], capture_output=True, text=True, cwd=tmp_path
     )
     assert nothing.returncode == 2
+
+
+def write(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_table_with_a_separator_too_many_keeps_its_columns(tmp_path):
+    path = write(tmp_path / "t.csv", "x,race,y\n1,B,0,\n2,W,1,\n")
+    assert read_table(path)["race"].tolist() == ["B", "W"]
+
+
+def test_a_field_too_many_is_refused(tmp_path, capsys):
+    path = write(tmp_path / "t.csv", "y,s,sex,race\n1,0.3,F,B,9\n0,0.6,M,W,9\n")
+    assert audit(path) == 2
+    assert "more fields" in capsys.readouterr().err
+
+
+def test_a_header_with_one_name_twice_is_refused(tmp_path, capsys):
+    path = write(tmp_path / "t.csv", "y,s,sex,race,race\n1,0.3,F,B,W\n")
+    assert audit(path) == 2
+    assert "two columns called 'race'" in capsys.readouterr().err
+
+
+def test_another_separator_is_named(tmp_path, capsys):
+    path = write(tmp_path / "t.csv", "y;s;sex;race\n1;0.3;F;B\n")
+    assert audit(path) == 2
+    assert "';'" in capsys.readouterr().err
+
+
+def test_labels_stay_as_they_are_written(tmp_path):
+    path = write(tmp_path / "t.csv", "race,site\n01,10\n1,9\n001,9\n")
+    table = read_table(path, text=["race", "site"])
+    assert table["race"].tolist() == ["01", "1", "001"]
+    assert table["site"].tolist() == [10, 9, 9]
+
+
+def test_na_is_asked_about(tmp_path, capsys):
+    path = write(tmp_path / "t.csv", "y,s,sex,race\n1,0.3,F,NA\n0,0.6,M,W\n1,0.7,M,NA\n")
+    assert audit(path) == 2
+    assert "text NA in 2 rows" in capsys.readouterr().err
+    assert audit(path, "--na", "") == 0
+    assert "NA" in capsys.readouterr().out
+    assert audit(path, "--na", "NA") == 2
+    assert "--missing drop" in capsys.readouterr().err
+
+
+def test_errors_name_options_as_they_are_written_here(tmp_path, capsys):
+    path = tmp_path / "t.csv"
+    bad.bl12_text_outcome().to_csv(path, index=False)
+    assert audit(path) == 2
+    assert "--outcome-event died" in capsys.readouterr().err
+
+
+def test_files_of_an_earlier_run_are_pointed_out(table, tmp_path, capsys):
+    out = tmp_path / "out"
+    audit(table, "--propensity", PROPENSITY, "--n-perm", "5", "--out", str(out))
+    capsys.readouterr()
+    audit(table, "--out", str(out))
+    assert "Left from an earlier run in this folder: counterfactual.txt" in capsys.readouterr().out
+
+
+def test_replicates_without_a_propensity_are_refused(table, capsys):
+    assert audit(table, "--n-perm", "5") == 2
+    assert "need --propensity" in capsys.readouterr().err
+
+
+def test_a_reference_group_is_compared_with(table, tmp_path):
+    out = tmp_path / "out"
+    assert audit(table, "--reference", "M & White", "--out", str(out)) == 0
+    assert set(pd.read_csv(out / "observed_contrasts.csv")["reference"]) == {"M & White"}

@@ -295,7 +295,29 @@ def test_u_values_take_a_number_or_one_for_each_statistic(result):
             result.u_values(wrong)
 
 
-@pytest.mark.parametrize("delta", [-1, 2, "a"])
+@pytest.mark.parametrize("statistic", ["average", "maximum", "variance"])
+@pytest.mark.parametrize("wrong", [-1, 2, np.nan, np.float32(-0.1), True, "0.1", None])
+def test_every_delta_of_a_dict_is_checked(result, statistic, wrong):
+    deltas = {"average": 0.1, "maximum": 0.1, "variance": 0.01, statistic: wrong}
+    with pytest.raises(ValueError, match="delta"):
+        result.u_values(deltas)
+    with pytest.raises(ValueError, match="delta"):
+        audit(table(200)).counterfactual("d ~ sex + s", n_perm=5, u_delta=deltas)
+
+
+@pytest.mark.parametrize("number", [np.float32(0.125), np.float64(0.125)])
+def test_a_delta_may_be_a_numpy_number(result, number):
+    pd.testing.assert_frame_equal(result.u_values(number), result.u_values(0.125))
+    names = ("average", "maximum", "variance")
+    pd.testing.assert_frame_equal(
+        result.u_values(dict.fromkeys(names, number)), result.u_values(dict.fromkeys(names, 0.125))
+    )
+    found = audit(table(200)).counterfactual("d ~ sex + s", n_perm=5, u_delta=number)
+    assert found.disparities["u_delta"].dropna().iloc[0] == 0.125
+    assert "u(0.125)" in str(found)
+
+
+@pytest.mark.parametrize("delta", [-1, 2, np.nan, "a"])
 def test_a_wrong_delta_is_refused_before_any_work(delta):
     with pytest.raises(ValueError, match="delta"):
         audit(table(200)).counterfactual("d ~ sex + s", n_perm=5, u_delta=delta)

@@ -16,9 +16,9 @@ from cfair.inference.aggregate import AGGREGATE_INTERVALS, aggregate_intervals, 
 from cfair.inference.equality import (
     boundary_covariance,
     equality_test,
-    gaussian_draws,
     largest_standardized,
     logit_wald,
+    noise_draws,
     pair_deviations,
 )
 
@@ -145,10 +145,25 @@ def test_largest_standardized_difference_is_over_explicit_pairs(seed, K):
 
 def test_draws_are_antithetic_with_the_covariance_asked_for():
     _, sigma, _ = correlated(3, 4)
-    draws = gaussian_draws(sigma, DRAWS)
+    draws = noise_draws(sigma, DRAWS)
     np.testing.assert_array_equal(draws[: DRAWS // 2], -draws[DRAWS // 2 :])
     np.testing.assert_allclose(np.cov(draws.T), sigma, atol=0.1 * sigma.max())
-    np.testing.assert_array_equal(draws, gaussian_draws(sigma, DRAWS))
+    np.testing.assert_array_equal(draws, noise_draws(sigma, DRAWS))
+
+
+@pytest.mark.parametrize("df", [1, 3, 11])
+def test_draws_with_few_clusters_are_multivariate_t(df):
+    _, sigma, _ = correlated(3, 4)
+    draws = noise_draws(sigma, 40_000, df)
+    np.testing.assert_array_equal(draws[:20_000], -draws[20_000:])
+    np.testing.assert_array_equal(draws, noise_draws(sigma, 40_000, df))
+    half = draws[:20_000]
+    for c in (*np.eye(4), np.array([1.0, -1, 0, 0]), np.ones(4)):
+        scaled = half @ c / np.sqrt(c @ sigma @ c)
+        assert stats.kstest(scaled, stats.t(df).cdf).pvalue > 1e-3
+    # all rates of a draw share one scale: the squared distance is F
+    distance = np.einsum("rk,rk->r", half, np.linalg.solve(sigma, half.T).T) / 4
+    assert stats.kstest(distance, stats.f(4, df).cdf).pvalue > 1e-3
 
 
 def test_max_t_p_value_of_two_groups_is_the_normal_one_on_the_logit_scale():
@@ -174,6 +189,91 @@ def test_the_order_of_the_groups_changes_nothing(seed):
         y = aggregate_intervals(theta[order], sigma[np.ix_(order, order)], n[order], interval=kind)
         for name in ("estimate", "low", "high", "expected_if_equal"):
             np.testing.assert_allclose(getattr(y, name), getattr(x, name), atol=1e-12)
+
+
+# -- clusters -------------------------------------------------------------------------------------
+
+
+def hotelling(wald, n_clusters, n_groups):
+    """P-value of W: T2 = W is (v q / (v - q + 1)) F(q, v - q + 1), q contrasts, v = C - 1."""
+    v, q = n_clusters - 1, n_groups - 1
+    return stats.f.sf(wald * (v - q + 1) / (v * q), q, v - q + 1)
+
+
+@pytest.mark.parametrize("K", [2, 3, 5])
+@pytest.mark.parametrize("more", [1, 2, 7, 300])
+def test_wald_with_clusters_is_hotellings_f(K, more):
+    theta, sigma, n = correlated(K, K)
+    C = K + more
+    test = equality_test(theta, sigma, n, n_clusters=C)
+    assert test.wald == pytest.approx(plain.logit_wald(theta, sigma), rel=1e-8)
+    assert (test.df, test.note) == (K - 1, "")
+    assert test.p_value == pytest.approx(hotelling(test.wald, C, K), rel=1e-9)
+    alone = equality_test(theta, sigma, n)
+    assert test.max_t == alone.max_t
+    assert test.p_value > alone.p_value
+    if more <= 7:  # beyond, the errors of the draws are larger than the difference
+        assert test.max_t_p_value >= alone.max_t_p_value
+
+
+def test_two_groups_with_clusters_are_compared_by_students_t():
+    theta, sigma, n = np.array([0.2, 0.3]), np.diag([0.001, 0.0015]), np.array([160.0, 140.0])
+    for C in (3, 6, 20):
+        test = equality_test(theta, sigma, n, n_clusters=C)
+        assert test.p_value == pytest.approx(2 * stats.t.sf(test.max_t, C - 1), rel=1e-9)
+        assert test.max_t_p_value == pytest.approx(test.p_value, abs=0.015)
+
+
+def test_an_undefined_group_costs_no_degrees_of_freedom():
+    theta, sigma, n = correlated(1, 5)
+    theta[2] = np.nan
+    test = equality_test(theta, sigma, n, n_clusters=5)
+    assert (test.df, test.left_out, test.note) == (3, (2,), "")
+    assert test.p_value == pytest.approx(hotelling(test.wald, 5, 4), rel=1e-9)
+
+
+@pytest.mark.parametrize("C", [2, 3, 4])
+def test_as_many_groups_as_clusters_make_no_test_and_say_so(C):
+    theta, sigma, n = wide_apart()
+    test = equality_test(theta, sigma, n, n_clusters=C)
+    assert np.isnan([test.wald, test.p_value, test.max_t, test.max_t_p_value]).all()
+    assert test.df == 0
+    assert test.note == f"{C} clusters are too few to compare 4 groups"
+    got = aggregate_intervals(theta, sigma, n, n_clusters=C)
+    assert not got.equality_rejected
+    np.testing.assert_array_equal(got.low, 0)
+    np.testing.assert_allclose(got.estimate, plain.disparities(theta), atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", AGGREGATE_INTERVALS)
+def test_few_clusters_widen_the_intervals_of_the_summaries(kind):
+    theta, sigma, n = wide_apart()
+    few = aggregate_intervals(theta, sigma, n, interval=kind, n_clusters=6)
+    many = aggregate_intervals(theta, sigma, n, interval=kind, n_clusters=10_000)
+    none = aggregate_intervals(theta, sigma, n, interval=kind)
+    assert np.all(few.high[:2] > many.high[:2])
+    np.testing.assert_allclose(many.high[:2], none.high[:2], atol=0.01)
+    np.testing.assert_allclose(many.low[:2], none.low[:2], atol=0.01)
+
+
+def test_tests_of_fair_data_with_twelve_clusters_keep_their_size():
+    """150 fair data sets: 12 clusters with rates of their own, 40 rows of each group in each."""
+    K, C, m = 3, 12, 40
+    rng = np.random.default_rng(2024)
+    wald, largest, naive = [], [], []
+    for _ in range(150):
+        rate = rng.beta(6, 14, (C, K))  # every group differs between clusters, on average the same
+        hits = rng.binomial(m, rate)
+        theta = hits.sum(axis=0) / (C * m)
+        scores = (hits - m * theta) / (C * m)
+        sigma = scores.T @ scores * C / (C - 1)
+        test = equality_test(theta, sigma, np.full(K, C * m), n_clusters=C)
+        wald.append(test.p_value < 0.05)
+        largest.append(test.max_t_p_value < 0.05)
+        naive.append(equality_test(theta, sigma, np.full(K, C * m)).p_value < 0.05)
+    assert np.mean(wald) < 0.12
+    assert np.mean(largest) < 0.12
+    assert np.mean(wald) < np.mean(naive)
 
 
 # -- summaries ------------------------------------------------------------------------------------
@@ -214,7 +314,7 @@ def test_tie_aware_limits_are_those_of_the_recipe():
     theta, sigma, n = wide_apart()
     theta = theta + np.array([0, -0.18, 0, 0])  # two groups nearly tie
     got = aggregate_intervals(theta, sigma, n)
-    noise = gaussian_draws(sigma, DRAWS)
+    noise = noise_draws(sigma, DRAWS)
     f = np.array(plain.disparities(theta))
     critical = np.quantile(largest_standardized(noise, pair_deviations(sigma)), 0.95)
     u = plain.fuse(theta, sigma, critical)
@@ -225,6 +325,8 @@ def test_tie_aware_limits_are_those_of_the_recipe():
     r_low, r_high = np.quantile(around, [0.025, 0.975], axis=1)
     low = np.minimum(f - (q_high - f), f - r_high)
     high = np.maximum(q_high, f - r_low)
+    assert got.equality_rejected
+    low[1] = max(low[1], low[0])  # the maximum is at least the average
     np.testing.assert_allclose(got.low, np.clip(low, 0, 1), atol=1e-10)
     np.testing.assert_allclose(got.high, np.clip(high, 0, 1), atol=1e-10)
 
@@ -240,6 +342,45 @@ def test_expected_if_equal_of_two_groups_is_the_mean_of_a_folded_normal():
     assert got.expected_if_equal[0] == pytest.approx(expected, rel=0.02)
     assert got.expected_if_equal[0] == pytest.approx(got.expected_if_equal[1], rel=1e-12)
     assert np.isnan([x[2] for x in (got.estimate, got.low, got.high, got.expected_if_equal)]).all()
+
+
+def test_expected_if_equal_of_hardly_known_rates_is_no_difference_beyond_one():
+    variance = np.array([0.4, 0.9])
+    got = aggregate_intervals(np.array([0.2, 0.4]), np.diag(variance), np.full(2, 2.0))
+    sd = np.sqrt(variance.sum())
+    x = np.linspace(0, 1, 20_001)  # mean of min(|Z|, 1) is the integral of P(|Z| > x) up to 1
+    expected = np.mean(2 * stats.norm.sf(x / sd))
+    np.testing.assert_allclose(got.expected_if_equal[:2], expected, rtol=0.02)
+    assert np.sqrt(2 / np.pi) * sd > 1.1 * expected
+
+
+@pytest.mark.parametrize("n_clusters", [None, 7])
+def test_expected_if_equal_caps_each_summary(n_clusters):
+    theta, n = np.array([0.2, 0.3, 0.5, 0.6]), np.full(4, 2.0)
+    sigma = np.diag([0.5, 0.4, 0.02, 0.01])
+    nu = None if n_clusters is None else n_clusters - 1
+    got = aggregate_intervals(theta, sigma, n, n_clusters=n_clusters)
+    noise = noise_draws(sigma, DRAWS, nu)
+    first, second = np.triu_indices(4, 1)
+    gaps = np.abs(noise[:, first] - noise[:, second])
+    # the group of a draw may sit elsewhere, so equal but for the error of the draws
+    assert got.expected_if_equal[0] == pytest.approx(
+        np.minimum(gaps.mean(axis=1), 1).mean(), rel=0.01
+    )
+    assert got.expected_if_equal[1] == pytest.approx(
+        np.minimum(gaps.max(axis=1), 1).mean(), rel=0.01
+    )
+    assert got.expected_if_equal[2] == pytest.approx(
+        np.minimum(gaps.var(axis=1, ddof=1), 1).mean(), rel=0.03
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS, st.integers(2, 7), st.sampled_from(AGGREGATE_INTERVALS), st.sampled_from([None, 9]))
+def test_the_lower_limit_of_the_maximum_is_at_least_that_of_the_average(seed, K, kind, clusters):
+    theta, sigma, n = setting(seed, K)
+    got = aggregate_intervals(theta, sigma, n, interval=kind, n_clusters=clusters)
+    assert got.low[1] >= got.low[0]
 
 
 def test_a_summary_without_one_group_is_that_of_the_others():

@@ -62,7 +62,7 @@ def test_influence_is_the_derivative_in_the_weight_of_a_row(truncation, seed):
     assert (model.pi != model.fitted).any() == (truncation != (0.0, 1.0))
     psi = ipw_influence(y, s, d, g, model, K)
     expected = plain.influence(y, s, d, g, K, X=X, truncation=truncation)
-    np.testing.assert_allclose(psi, expected, atol=1e-7)
+    np.testing.assert_allclose(psi, expected, atol=1e-9)
 
 
 def test_influence_with_sampling_weights_is_the_derivative_times_the_weight():
@@ -71,14 +71,14 @@ def test_influence_with_sampling_weights_is_the_derivative_times_the_weight():
     model = model_of(X, d, weights=w)
     psi = ipw_influence(y, s, d, g, model, K, w)
     expected = plain.influence(y, s, d, g, K, X=X, weights=w)
-    np.testing.assert_allclose(psi, expected, atol=1e-7)
+    np.testing.assert_allclose(psi, expected, atol=1e-9)
 
 
 def test_influence_with_known_propensities_is_the_derivative():
     y, s, d, g, _, rng = sample(seed=4)
     pi = rng.uniform(0.1, 0.8, len(y))
     psi = ipw_influence(y, s, d, g, TreatmentModel(pi), K)
-    np.testing.assert_allclose(psi, plain.influence(y, s, d, g, K, pi=pi), atol=1e-7)
+    np.testing.assert_allclose(psi, plain.influence(y, s, d, g, K, pi=pi), atol=1e-9)
 
 
 def test_weight_derivative_is_zero_for_treated_and_truncated_rows():

@@ -7,12 +7,13 @@ from itertools import pairwise
 import numpy as np
 import plain
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
 from cfair.inference.intervals import (
+    NORMAL,
     boundary_se,
     effective_size,
     logit_interval,
@@ -28,14 +29,15 @@ COUNTS = [(0, 1), (0, 10), (1, 3), (3, 10), (7, 7), (40, 200), (999, 1000)]  # s
 RATE = st.one_of(st.floats(0.001, 0.999), st.sampled_from([0.0, 1.0, 0.5]))
 SIZE = st.one_of(st.floats(1.05, 20), st.floats(20, 5000), st.integers(2, 50).map(float))
 LEVEL = st.sampled_from(LEVELS)
+MAX_DF = st.sampled_from([np.inf, NORMAL, 1.0, 3.0, 11.0, 200.0])  # clusters less one
 
 
 def arrays(*values):
     return [np.array([v], dtype=float) for v in values]
 
 
-def wilson(p, n, level=0.95, student=True):
-    low, high = wilson_interval(*arrays(p, n), level, student=student)
+def wilson(p, n, level=0.95, max_df=np.inf):
+    low, high = wilson_interval(*arrays(p, n), level, max_df=max_df)
     return float(low[0]), float(high[0])
 
 
@@ -46,15 +48,14 @@ def wilson(p, n, level=0.95, student=True):
 @pytest.mark.parametrize(("x", "n"), [c for c in COUNTS if c[1] > 1])
 def test_wilson_with_the_normal_quantile_equals_statsmodels(x, n, level):
     expected = proportion_confint(x, n, alpha=1 - level, method="wilson")
-    np.testing.assert_allclose(wilson(x / n, n, level, student=False), expected, atol=1e-12)
+    np.testing.assert_allclose(wilson(x / n, n, level, NORMAL), expected, atol=1e-12)
 
 
 @settings(max_examples=120, deadline=None)
-@given(RATE, st.floats(1.5, 1e5), LEVEL, st.booleans())
-def test_wilson_limits_solve_the_defining_equation(p, n, level, student):
-    np.testing.assert_allclose(
-        wilson(p, n, level, student), plain.wilson(p, n, level, student), atol=1e-7
-    )
+@given(RATE, st.floats(1.5, 1e5), LEVEL, MAX_DF)
+def test_wilson_limits_solve_the_defining_equation(p, n, level, max_df):
+    expected = plain.wilson(p, n, level, max_df != NORMAL, max_df)
+    np.testing.assert_allclose(wilson(p, n, level, max_df), expected, atol=1e-7)
 
 
 @settings(max_examples=120, deadline=None)
@@ -76,7 +77,8 @@ def test_wilson_is_wider_at_a_higher_level(p, n):
 @pytest.mark.parametrize("p", [0.0, 0.4, 1.0])
 def test_an_effective_size_of_one_or_less_knows_nothing(p, n):
     assert wilson(p, n) == (0.0, 1.0)
-    assert wilson(p, n, student=False) == (0.0, 1.0)
+    assert wilson(p, n, max_df=NORMAL) == (0.0, 1.0)
+    assert wilson(p, n, max_df=3.0) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize("n", [1 + 1e-12, 1 + 1e-6, 1.001, 1.01, 1.1, 1.5])
@@ -85,6 +87,17 @@ def test_an_effective_size_just_above_one_knows_next_to_nothing(p, n):
     low, high = wilson(p, n)
     assert low < 0.01
     assert high > 0.99
+
+
+@settings(max_examples=60, deadline=None)
+@given(RATE, st.floats(1.5, 1e5), LEVEL, st.integers(1, 60))
+def test_few_clusters_widen_wilson_and_many_change_nothing(p, n, level, df):
+    few, many = wilson(p, n, level, float(df)), wilson(p, n, level)
+    assert few[0] <= many[0]
+    assert few[1] >= many[1]
+    if df >= n - 1:
+        assert few == many
+    np.testing.assert_array_equal(wilson(p, n, level, n + 1), many)
 
 
 def test_boundary_rates_have_one_sided_limits():
@@ -148,7 +161,7 @@ def test_boundary_rates_use_kish_and_agresti_coull(p):
 @pytest.mark.parametrize("b", [(2, 9), (0, 10), (60, 100)])
 def test_mover_with_independent_proportions_is_newcombe(a, b, level):
     pa, pb = a[0] / a[1], b[0] / b[1]
-    la, lb = wilson(pa, a[1], level, False), wilson(pb, b[1], level, False)
+    la, lb = (wilson(x, n, level, NORMAL) for x, n in ((pa, a[1]), (pb, b[1])))
     low, high = mover_difference(*arrays(pa, *la, pb, *lb))
     expected = confint_proportions_2indep(*a, *b, method="newcomb", alpha=1 - level)
     np.testing.assert_allclose([low[0], high[0]], expected, atol=1e-12)
@@ -171,12 +184,13 @@ def test_mover_difference_is_the_formula_and_antisymmetric(a, na, b, nb, rho):
 
 @settings(max_examples=120, deadline=None)
 @given(RATE, SIZE, RATE, SIZE, st.floats(-0.95, 0.95), LEVEL)
+@example(0.5, 2.0, 0.0, 2.0, 2e-313, 0.5)  # a correlation so small that its square is not there
 def test_ratio_holds_one_exactly_when_the_difference_holds_zero(a, na, b, nb, rho, level):
     la, lb = wilson(a, na, level), wilson(b, nb, level)
     values = arrays(a, *la, b, *lb)
     low, high = mover_difference(*values, rho)
     r_low, r_high = mover_ratio(*values, rho)
-    if a == b == 0:
+    if b == 0:
         assert np.isnan([r_low[0], r_high[0]]).all()
         return
     if min(abs(low[0]), abs(high[0])) < 1e-9:
@@ -202,18 +216,25 @@ def test_ratio_limits_are_where_a_minus_r_b_touches_zero(a, na, b, nb, rho):
         assert edge == pytest.approx(0, abs=1e-5 * max(1, high))
 
 
-def test_a_ratio_with_a_reference_of_zero_has_no_upper_limit():
-    low, high = mover_ratio(*arrays(0.3, 0.2, 0.4, 0.0, 0.0, 0.1))
+@pytest.mark.parametrize("a", [0.3, 0.0, 1.0])
+def test_a_ratio_to_a_reference_of_zero_has_no_limits(a):
+    la, lb = wilson(a, 40.0), wilson(0.0, 40.0)
+    for limits in mover_ratio(*arrays(a, *la, 0.0, *lb)):
+        assert np.isnan(limits[0])
+
+
+def test_a_ratio_has_no_upper_limit_where_the_reference_may_be_zero():
+    low, high = mover_ratio(*arrays(0.3, 0.2, 0.4, 0.05, 0.0, 0.1))
     assert np.isposinf(high[0])
-    assert 0 < low[0] < np.inf
+    assert 0 < low[0] < 0.3 / 0.05
 
 
 # -- p-value --------------------------------------------------------------------------------------
 
 
-def agrees(a, na, b, nb, rho, level, student):
-    p = float(mover_p_value(*arrays(a, na, b, nb), rho, student=student)[0])
-    la, lb = wilson(a, na, level, student), wilson(b, nb, level, student)
+def agrees(a, na, b, nb, rho, level, max_df=np.inf):
+    p = float(mover_p_value(*arrays(a, na, b, nb), rho, max_df=max_df)[0])
+    la, lb = wilson(a, na, level, max_df), wilson(b, nb, level, max_df)
     low, high = plain.mover(a, *la, b, *lb, rho)
     if min(abs(low), abs(high)) < 1e-9:
         return True
@@ -221,15 +242,15 @@ def agrees(a, na, b, nb, rho, level, student):
 
 
 @settings(max_examples=120, deadline=None)
-@given(RATE, SIZE, RATE, SIZE, LEVEL, st.booleans())
-def test_p_value_is_below_alpha_exactly_when_the_interval_excludes_zero(a, na, b, nb, level, stud):
-    assert agrees(a, na, b, nb, 0.0, level, stud)
+@given(RATE, SIZE, RATE, SIZE, LEVEL, MAX_DF)
+def test_p_value_is_below_alpha_exactly_when_the_interval_excludes_zero(a, na, b, nb, level, df):
+    assert agrees(a, na, b, nb, 0.0, level, df)
 
 
 @settings(max_examples=120, deadline=None)
 @given(RATE, st.floats(10, 5000), RATE, st.floats(10, 5000), st.floats(-0.5, 0.5), LEVEL)
 def test_p_value_and_interval_agree_for_correlated_rates(a, na, b, nb, rho, level):
-    assert agrees(a, na, b, nb, rho, level, True)
+    assert agrees(a, na, b, nb, rho, level)
 
 
 # small groups, where Student's quantile is extreme far out in the tails

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from scipy.stats import chi2 as chi2_law
 
+from cfair.nuisance import logistic
 from cfair.nuisance.logistic import (
     fit_logistic,
     fit_logistic_many,
@@ -160,6 +161,21 @@ def test_strong_but_finite_effects_are_not_called_separation(seed):
     assert fit.converged
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_near_copy_of_a_covariate_is_not_separation(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=500)
+    d = rng.binomial(1, expit(0.8 * x))
+    X = np.column_stack([np.ones(500), x, x + 1e-7 * rng.normal(size=500)])
+    fit = fit_logistic(X, d)
+    assert fit.kept.all()
+    assert not fit.separated.any()
+    # twice the log likelihood of one covariate that is nothing but noise
+    assert 0 <= fit_logistic(X[:, :2], d).deviance - fit.deviance < 15
+    apart = fit_logistic(X, (x > 0.2).astype(int))
+    assert apart.separated[1:].any()
+
+
 def test_an_outcome_without_variation_is_separation():
     X, _, _ = sample(100, 1, 13)
     assert fit_logistic(X, np.ones(100, int)).separated[0]
@@ -211,6 +227,58 @@ def test_rank_is_found_across_blocks():
     assert independent_columns(X).tolist() == [True, True, True, False]
 
 
+WARM = [(400, 2, 30, 0.5), (3000, 4, 31, 1.0), (20_000, 3, 32, 2.0)]
+
+
+@pytest.mark.parametrize(("n", "p", "seed", "strength"), WARM)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_starting_from_a_part_of_the_rows_ends_at_the_same_maximum(
+    monkeypatch, n, p, seed, strength, weighted
+):
+    X, d, rng = sample(n, p, seed, strength)
+    weights = rng.uniform(0.2, 2, n) if weighted else None
+    cold = fit_logistic(X, d, weights=weights)
+    monkeypatch.setattr(logistic, "_WARM_FROM", 0)
+    warm = fit_logistic(X, d, weights=weights)
+    assert logistic._starting_values(X, d.astype(float), weights).any()  # the part has a fit
+    assert warm.n_iter <= cold.n_iter
+    assert warm.converged
+    assert not warm.separated.any()
+    np.testing.assert_allclose(warm.coef, cold.coef, atol=1e-10)
+    np.testing.assert_allclose(warm.fitted, cold.fitted, atol=1e-10)
+    np.testing.assert_allclose(warm.information, cold.information, rtol=1e-6)
+    assert warm.deviance == pytest.approx(cold.deviance, rel=1e-12)
+
+
+@pytest.mark.parametrize("part", ["separated", "without a level", "of one value", "tiny"])
+def test_a_part_of_the_rows_without_a_fit_is_no_start(monkeypatch, part):
+    X, d, rng = sample(30 if part == "tiny" else 1600, 1, 33)
+    d = d.copy()
+    some = np.arange(len(d)) % 16 == 0
+    if part == "separated":
+        d[some] = X[some, 1] > 0
+    elif part == "of one value":
+        d[some] = 1
+    elif part == "without a level":
+        X = np.column_stack([X, ~some & (rng.random(len(d)) < 0.1)])
+    cold = fit_logistic(X, d)
+    monkeypatch.setattr(logistic, "_WARM_FROM", 0)
+    warm = fit_logistic(X, d)
+    assert cold.converged
+    assert warm.converged
+    assert not warm.separated.any()
+    np.testing.assert_allclose(warm.coef, cold.coef, atol=1e-10)
+
+
+def test_separation_is_found_from_a_start_on_a_part_of_the_rows(monkeypatch):
+    monkeypatch.setattr(logistic, "_WARM_FROM", 0)
+    X, d, _ = sample(1600, 2, 34)
+    dummy = (np.arange(1600) < 40).astype(float)
+    d = np.where(dummy == 1, 1, d)
+    fit = fit_logistic(np.column_stack([X, dummy]), d)
+    assert fit.separated.tolist() == [False, False, False, True]
+
+
 # -- many fits ------------------------------------------------------------------------------------
 
 
@@ -244,6 +312,30 @@ def test_many_fits_never_report_a_separated_replicate_as_a_finite_fit():
     fits = fit_logistic_many(X, d, weights, np.zeros(2))
     fitted = expit(X @ fits.coef[0])
     assert not fits.converged[0] or np.all(np.abs(fitted - d)[weights[0] > 0] < 1e-3)
+
+
+def test_many_fits_of_small_strong_samples_equal_one_fit_each():
+    """300 bootstrap samples of 30 to 120 rows; where the fit converged its probabilities hold."""
+    converged, total = 0, 0
+    for seed in range(30):
+        rng = np.random.default_rng(100 + seed)
+        n = int(rng.integers(30, 121))
+        X = np.column_stack([np.ones(n), rng.normal(size=(n, 2)), rng.random(n) < 0.3])
+        d = rng.binomial(1, expit(X @ [0.3, 2.5, -2.0, 1.5]))
+        weights = rng.multinomial(n, np.full(n, 1 / n), size=10).astype(float)
+        fits = fit_logistic_many(X, d, weights, fit_logistic(X, d).coef)
+        for b in range(10):
+            total += 1
+            if not fits.converged[b]:
+                continue
+            converged += 1
+            one = fit_logistic(X, d, weights=weights[b])
+            rows = weights[b] > 0
+            np.testing.assert_allclose(
+                expit(X @ fits.coef[b])[rows], one.fitted[rows], atol=1e-6, err_msg=f"{seed}, {b}"
+            )
+    assert total == 300
+    assert converged > 200
 
 
 def test_solvers_solve():

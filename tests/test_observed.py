@@ -149,6 +149,68 @@ def test_covariance_has_the_squared_errors_on_its_diagonal(result):
     )
 
 
+def test_covariance_of_all_metrics_is_joint(result):
+    covariance, rates = result.covariance, result.rates.set_index(["metric", "group"])
+    assert covariance.shape == (13 * 6, 13 * 6)
+    assert covariance.index.equals(covariance.columns)
+    assert covariance.index.get_level_values("metric").unique().tolist() == list(RATES)
+    np.testing.assert_allclose(covariance, covariance.T, atol=1e-18)
+    assert np.linalg.eigvalsh(covariance)[0] > -1e-15
+    for group in result.cohort.groups.names:
+        for one, other in COMPLEMENTS:
+            variance = covariance.loc[(one, group), (one, group)]
+            assert variance > 0
+            assert covariance.loc[(one, group), (other, group)] == pytest.approx(-variance)
+        for metric in RATES:
+            estimate, se = rates.loc[(metric, group), ["estimate", "se"]]
+            if 0 < estimate < 1:
+                variance = covariance.loc[(metric, group), (metric, group)]
+                assert variance == pytest.approx(se**2, rel=1e-10), metric
+    # rows of different groups are independent
+    different = np.not_equal.outer(*[covariance.index.get_level_values("group")] * 2)
+    assert (covariance.to_numpy()[different] == 0).all()
+
+
+COMPLEMENTS = [("tpr", "fnr"), ("fpr", "tnr"), ("ppv", "fdr"), ("npv", "for")]
+
+
+@pytest.mark.parametrize("group", ["F & Black", "M & White"])
+def test_covariance_is_the_delta_method_of_the_multinomial(table, result, group):
+    rows = rows_of(table, *group.split(" & "))
+    y, s = table["y"].to_numpy()[rows], call(table)[rows]
+    n, p = rows.sum(), np.array(plain.cells(y, s)) / rows.sum()  # tn, fp, fn, tp
+
+    def rates(shares):
+        tn, fp, fn, tp = shares
+        tpr, tnr = tp / (tp + fn), tn / (tn + fp)
+        return np.array(
+            [fn + tp, fp + tp, tpr, 1 - tnr, tnr, 1 - tpr, tp / (tp + fp), tn / (tn + fn),
+             fp / (tp + fp), fn / (tn + fn), tn + tp, (tpr + tnr) / 2, 2 * tp / (2 * tp + fp + fn)]
+        )  # fmt: skip
+
+    shares = np.diag(p) - np.outer(p, p)
+    steps = 1e-4 * np.eye(4)
+    slope = np.column_stack(
+        [
+            (8 * (rates(p + h) - rates(p - h)) - (rates(p + 2 * h) - rates(p - 2 * h))) / 12e-4
+            for h in steps
+        ]
+    )
+    expected = slope @ shares @ slope.T / n
+    at = [(metric, group) for metric in RATES]
+    np.testing.assert_allclose(result.covariance.loc[at, at], expected, atol=1e-12)
+
+
+def test_clustered_covariance_has_the_squared_errors_on_its_diagonal(table):
+    result = audit(table.assign(site=np.arange(900) % 25), cluster="site").observed()
+    diagonal = np.diag(result.covariance)
+    inside = result.rates["estimate"].between(0.001, 0.999).to_numpy()
+    np.testing.assert_allclose(np.sqrt(diagonal)[inside], result.rates["se"][inside], rtol=1e-10)
+    for group in result.cohort.groups.names:
+        tpr, fnr = ("tpr", group), ("fnr", group)
+        assert result.covariance.loc[tpr, fnr] == pytest.approx(-result.covariance.loc[tpr, tpr])
+
+
 # -- groups that have no rate ---------------------------------------------------------------------
 
 
@@ -435,7 +497,8 @@ def test_a_result_prints_and_says_what_was_done(case):
     result = audit(with_more(n), groups).observed()
     text = str(result)
     for part in ("Observed rates", f"{n:,} rows", "none dropped", "s >= 0.5", "95%", "Wilson",
-                 "equal rates?", "average", "if equal", "largest gap", *groups):  # fmt: skip
+                 "equal rates?", "average", "if equal", "largest gap", "flagged",
+                 "selection rate", *groups):  # fmt: skip
         assert part in text
     if result.cohort.groups.n_groups > 40:
         assert "not shown" in text

@@ -204,14 +204,13 @@ def bootstrap_errors(data: pd.DataFrame, text: str) -> tuple[float, float, float
     from cfair.inference import bootstrap as b
     from cfair.inference.influence import TreatmentModel
     from cfair.inference.resampling import streams
+    from cfair.inference.rows import Rows
 
     result = analyse(data, text)
     c, p = result.cohort, result.propensity
-    K = c.groups.n_groups
-    sample = b._arrange(
-        c.y, c.s, c.d, c.groups.codes, K, TreatmentModel(p.pi, p.matrix, p.fitted), p.coef,
-        p.truncation, None, True,
-    )  # fmt: skip
+    rows = Rows(c.y, c.s, c.d, c.groups.codes, c.groups.n_groups)
+    model = TreatmentModel(p.pi, p.matrix, p.fitted)
+    sample = b._sample(rows, model, p.coef, p.truncation, None, canonical=True)
     plan = b._one_pass_plan(sample)
     fast, exact = [], []
     for block in streams(3, 2, REPLICATES):
@@ -219,14 +218,15 @@ def bootstrap_errors(data: pd.DataFrame, text: str) -> tuple[float, float, float
         rng = block.generator()
         weights = np.hstack(
             [
-                b.exchangeable_weights(rng, block.size, rows.stop - rows.start)
-                for rows, _ in plan.blocks
+                b.exchangeable_weights(rng, block.size, part.stop - part.start)
+                for part, _ in plan.blocks
             ]
         )
         exact.append(b._refit_weights(sample, weights.astype(float)).cells)
     rates = [np.hstack(rates_from_cells(np.concatenate(parts))) for parts in (fast, exact)]
     multinomial = analyse(data, text, n_boot=REPLICATES, exact=True, seed=3).boot.cells
-    own = np.hstack(rates_from_cells(np.concatenate(fast)[:, sample.rank]))  # the order of groups
+    in_order = np.concatenate(fast)[:, sample.at.rank]  # of the groups
+    own = np.hstack(rates_from_cells(in_order))
     ratio = own.std(axis=0) / np.hstack(rates_from_cells(multinomial)).std(axis=0)
     return (*in_deviations(*rates), float(ratio.mean()))
 

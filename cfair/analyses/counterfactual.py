@@ -34,13 +34,10 @@ from cfair.inference.influence import (
     rate_covariance,
 )
 from cfair.inference.intervals import RATE_INTERVALS
-from cfair.inference.permutation import (
-    NullDesign,
-    PermutationNull,
-    has_constant,
-    permutation_null,
-)
+from cfair.inference.null_design import NullDesign, has_constant
+from cfair.inference.permutation import PermutationNull, permutation_null
 from cfair.inference.resampling import seed_entropy
+from cfair.inference.rows import Rows
 from cfair.nuisance.overlap import Overlap, overlap
 from cfair.nuisance.propensity import (
     Omitted,
@@ -294,11 +291,7 @@ def _bootstrap(
         )
     assert cohort.d is not None
     return bootstrap_draws(
-        cohort.y,
-        cohort.s,
-        cohort.d,
-        cohort.groups.codes,
-        cohort.groups.n_groups,
+        Rows(cohort.y, cohort.s, cohort.d, cohort.groups.codes, cohort.groups.n_groups),
         model,
         propensity.coef,
         kind=kind or "group",
@@ -318,11 +311,7 @@ def _null(cohort: Cohort, propensity: Propensity, replicates: Replicates) -> Per
         return None
     assert cohort.d is not None
     return permutation_null(
-        cohort.y,
-        cohort.s,
-        cohort.d,
-        cohort.groups.codes,
-        cohort.groups.n_groups,
+        Rows(cohort.y, cohort.s, cohort.d, cohort.groups.codes, cohort.groups.n_groups),
         _null_design(cohort, propensity),
         n_perm=replicates.n_perm,
         seed=replicates.seed,

@@ -32,7 +32,8 @@ def ipw_weights(d: Integers, pi: Array) -> Array:
     >>> ipw_weights(np.array([0, 0, 1]), np.array([0.5, 0.75, 0.2])).tolist()
     [2.0, 4.0, 0.0]
     """
-    weights: Array = np.where(np.asarray(d) == 0, 1.0, 0.0) / (1.0 - pi)
+    weights = np.zeros(len(pi))
+    np.divide(1.0, 1.0 - pi, out=weights, where=np.asarray(d) == 0)
     return weights
 
 

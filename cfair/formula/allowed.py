@@ -15,10 +15,21 @@ from cfair.errors import FormulaError
 
 MAX_NESTING = 100
 MAX_DF = 1_000
+MAX_DEGREE = 5  # the spline routines overrun their buffers at about 25
 
 
 def _of_one(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x: function(x)
+
+
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    """Choose by a condition; numpy's takes any text for true, and mixes numbers with text."""
+    if np.asarray(condition).dtype.kind != "b":
+        raise ValueError("the first argument must be a comparison, as in where(age > 60, 1, 0)")
+    kinds = {np.asarray(value).dtype.kind in "OUS" for value in (x, y)}
+    if len(kinds) > 1:
+        raise ValueError("the second and third argument must both be numbers, or both text")
+    return np.where(condition, x, y)
 
 
 CONTRASTS = ("Treatment", "Sum", "Poly", "Helmert", "Diff")
@@ -31,7 +42,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "minimum": lambda x1, x2: np.minimum(x1, x2),
     "maximum": lambda x1, x2: np.maximum(x1, x2),
     "clip": lambda a, a_min=None, a_max=None: np.clip(a, a_min, a_max),
-    "where": lambda condition, x, y: np.where(condition, x, y),
+    "where": lambda condition, x, y: _where(condition, x, y),
 }
 _OF_COLUMNS = ("te", "minimum", "maximum", "clip", "where")  # of several columns
 
@@ -166,5 +177,7 @@ class FactorCheck:
                 self._refuse(node, f"{option} must be a whole number.")
             size = number or 1
         self.width *= max(size, 1) if option in ("df", "knots") else 1
+        if option == "degree" and size > MAX_DEGREE:
+            self._refuse(node, f"the degree of a spline may be at most {MAX_DEGREE}.")
         if max(self.width, size) > MAX_DF:
             self._refuse(node, f"{option} (of all splines together) is larger than {MAX_DF}.")

@@ -55,6 +55,10 @@ class Design:
     info: Any = field(repr=False)  # patsy's DesignInfo
     fitted: dict[str, Any] = field(repr=False)  # first value, or no rows of a Categorical
 
+    def __getstate__(self) -> dict[str, Any]:
+        # patsy's part cannot be pickled: a copy keeps the matrix, but builds none on new rows
+        return {**self.__dict__, "info": None, "fitted": {}}
+
     def transform(self, new_data: pd.DataFrame) -> NDArray[np.float64]:
         """Build the matrix of new rows by the stored design.
 
@@ -66,6 +70,8 @@ class Design:
         new_data : pandas.DataFrame
             Any rows with the columns of the formula.
         """
+        if self.info is None:
+            raise self.formula.error("the design was pickled and cannot be built on new rows.")
         values = {
             column: read_again(self.formula, new_data, column, self.fitted[column])
             for column in self.columns

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtri
+from scipy.special import chdtri, fdtri
 
 from cfair.estimators.disparity import STATISTICS, disparities
 from cfair.inference.equality import (
@@ -40,7 +40,8 @@ class AggregateIntervals:
     ----------
     estimate, low, high : (3,) arrays
     expected_if_equal : (3,) array
-        Mean of each summary if all rates were equal, from their covariance: what noise alone gives.
+        Mean of each summary if all rates were equal, from their covariance: what noise alone gives
+        (a draw above 1 counts as 1).
     equality_rejected : bool
         Whether both the logit Wald and the max-t test reject equality at the level.
     """
@@ -101,7 +102,7 @@ def aggregate_intervals(
     rejected = bool(test.p_value < 1 - level and test.max_t_p_value < 1 - level)
     estimate = np.array(disparities(t))
     if interval == "projection":
-        low, high = _projection(t, sigma, deviations, critical, level)
+        low, high = _projection(t, sigma, deviations, critical, level, nu)
     else:
         low, high = _tie_aware(t, sigma, noise, deviations, critical, level)
     if not rejected:
@@ -181,7 +182,7 @@ def fuse(t: Array, sigma: Array, deviations: Array, critical: float) -> Array:
 
 
 def _projection(
-    t: Array, sigma: Array, deviations: Array, critical: float, level: float
+    t: Array, sigma: Array, deviations: Array, critical: float, level: float, nu: int | None
 ) -> tuple[Array, Array]:
     gaps = np.abs(t[:, None] - t[None, :])
     pairs = np.triu_indices(len(t), 1)
@@ -193,7 +194,14 @@ def _projection(
     position = np.empty(len(t))
     position[np.argsort(t, kind="stable")] = 2.0 * np.arange(len(t)) - (len(t) - 1)
     slope = position / len(pairs[0])
-    reach = np.sqrt(chdtri(len(t) - 1, 1 - level) * float(slope @ sigma @ slope))
+    df = len(t) - 1
+    if nu is None:
+        radius = float(chdtri(df, 1 - level))
+    elif nu > df:  # Hotelling's, as in the test of equality
+        radius = float(fdtri(df, nu - df + 1, level)) * nu * df / (nu - df + 1)
+    else:
+        radius = np.inf
+    reach = np.sqrt(radius * float(slope @ sigma @ slope))
     f = float(disparities(t)[STATISTICS.index("average")])
     low = np.array([f - reach, maximum[0], np.nan])
     high = np.array([f + reach, maximum[1], np.nan])

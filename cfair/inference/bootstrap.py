@@ -8,7 +8,7 @@ which needs a single pass over the rows for all replicates. ``cluster``: cluster
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from cfair.estimators.confusion import cell_codes
-from cfair.inference.influence import TreatmentModel
-from cfair.inference.resampling import Stream, canonical_groups, run_streams, streams
+from cfair.inference.influence import TreatmentModel, weight_derivative
+from cfair.inference.resampling import Stream, run_streams, streams
+from cfair.inference.rows import Arrangement, Rows, canonical_clusters
 from cfair.nuisance.logistic import fit_logistic, fit_logistic_many, solve_information, sweep
 from cfair.options import check_option
 
@@ -61,26 +62,32 @@ class BootstrapDraws:
 
 @dataclass(frozen=True)
 class _Sample:
-    """The arrays of an analysis, in canonical order."""
+    """What the replicates are drawn from, with everything in the order of the arrangement."""
 
-    y: Integers
-    s: Integers
-    d: Integers
-    group: Integers
-    n_groups: int
+    at: Arrangement
     model: TreatmentModel
     coef: Array
     truncation: tuple[float, float]
     cluster: Integers | None
-    rank: NDArray[np.intp]
+
+    @property
+    def rows(self) -> Rows:
+        """The rows, in order."""
+        return self.at.rows
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A block of replicates."""
+
+    cells: Array
+    observed: Array
+    not_converged: int
+    rows: Array
 
 
 def bootstrap_draws(
-    y: Integers,
-    s: Integers,
-    d: Integers,
-    group: Integers,
-    n_groups: int,
+    rows: Rows,
     model: TreatmentModel,
     coef: Array,
     *,
@@ -98,9 +105,7 @@ def bootstrap_draws(
 
     Parameters
     ----------
-    y, s, d : (n,) arrays of 0 and 1
-    group : (n,) array of int
-    n_groups : int
+    rows : Rows
     model : TreatmentModel
         With a design of full column rank, or known probabilities.
     coef : (p,) array
@@ -121,107 +126,82 @@ def bootstrap_draws(
     -------
     BootstrapDraws
     """
-    canonical = resamples is None
-    sample = _arrange(y, s, d, group, n_groups, model, coef, truncation, cluster, canonical)
-    n_boot = n_boot if resamples is None else len(resamples)
-    blocks = streams(seed, 2, n_boot)
-    if resamples is not None:
+    sample = _sample(rows, model, coef, truncation, cluster, canonical=resamples is None)
+    if resamples is None:
+        method, work = _scheme(sample, kind, exact)
+    else:
+        given = resamples
+        n_boot = len(given)
         method = "rows as given, propensity refitted"
 
         def work(block: Stream) -> _Part:
-            return _refit_rows(sample, resamples[block.first : block.last])
-    elif kind == "faircfint":
-        method = "faircfint: n^0.75 rows without replacement within group, outcome and prediction"
+            return _refit_rows(sample, given[block.first : block.last])
 
-        def work(block: Stream) -> _Part:
-            return _refit_rows(sample, _subsamples(sample, block))
-    elif kind == "cluster":
-        method = "clusters with replacement, propensity refitted"
-
-        def work(block: Stream) -> _Part:
-            return _refit_weights(sample, _cluster_counts(sample, block))
-    elif exact or len(d) < EXACT_BELOW:
-        method = "rows with replacement within group, propensity refitted"
-
-        def work(block: Stream) -> _Part:
-            return _refit_weights(sample, _group_counts(sample, block))
-    else:
-        method = "exchangeable weights, propensity by one Newton step"
-        plan = _one_pass_plan(sample)
-
-        def work(block: Stream) -> _Part:
-            return _one_pass(sample, plan, block)
-
+    blocks = streams(seed, 2, n_boot)
     parts = list(run_streams(work, blocks, n_jobs=n_jobs, progress=progress, label="bootstrap"))
     return BootstrapDraws(
-        np.concatenate([p.cells for p in parts])[:, sample.rank],
-        np.concatenate([p.observed for p in parts])[:, sample.rank],
+        np.concatenate([p.cells for p in parts])[:, sample.at.rank],
+        np.concatenate([p.observed for p in parts])[:, sample.at.rank],
         method,
         sum(p.not_converged for p in parts),
         np.concatenate([p.rows for p in parts]),
     )
 
 
-@dataclass(frozen=True)
-class _Part:
-    cells: Array
-    observed: Array
-    not_converged: int
-    rows: Array
+def _scheme(sample: _Sample, kind: str, exact: bool) -> tuple[str, Callable[[Stream], _Part]]:
+    """How a block of replicates is drawn, in words and in code."""
+    if kind == "faircfint":
+        return (
+            "faircfint: n^0.75 rows without replacement within group, outcome and prediction",
+            lambda block: _refit_rows(sample, _subsamples(sample.rows, block)),
+        )
+    if kind == "cluster":
+        return (
+            "clusters with replacement, propensity refitted",
+            lambda block: _refit_weights(sample, _cluster_counts(sample, block)),
+        )
+    if exact or sample.rows.n < EXACT_BELOW:
+        return (
+            "rows with replacement within group, propensity refitted",
+            lambda block: _refit_weights(sample, _group_counts(sample.rows, block)),
+        )
+    plan = _one_pass_plan(sample)
+    return (
+        "rows weighted at random, propensity by one Newton step",
+        lambda block: _one_pass(sample, plan, block),
+    )
 
 
-def _arrange(
-    y: Integers,
-    s: Integers,
-    d: Integers,
-    group: Integers,
-    n_groups: int,
+def _sample(
+    rows: Rows,
     model: TreatmentModel,
     coef: Array,
     truncation: tuple[float, float],
     cluster: Integers | None,
+    *,
     canonical: bool,
 ) -> _Sample:
     """Rows by group and cell, ties by propensity, so that draws do not depend on the row order."""
-    cell = (np.asarray(d, np.intp) * 2 + y) * 2 + s
-    rank = np.arange(n_groups)
-    order = np.arange(len(d))
-    if canonical:
-        key = model.pi if model.fitted is None else model.fitted
-        rank = canonical_groups(group, n_groups, cell, key)
-        order = np.lexsort([key, cell, rank[group]])
-        if cluster is not None:
-            cluster = _canonical_clusters(cluster, rank[group] * 8 + cell, key)
+    key = model.pi if model.fitted is None else model.fitted
+    at = rows.canonical(key, by_group=True) if canonical else rows.arranged(np.arange(rows.n))
     if cluster is not None:
-        cluster = cluster[order]
+        if canonical:
+            cluster = canonical_clusters(cluster, at.rank[rows.group] * 8 + rows.cell, key)
+        cluster = cluster[at.order]
     arranged = TreatmentModel(
-        model.pi[order],
-        None if model.design is None else model.design[order],
-        None if model.fitted is None else model.fitted[order],
+        model.pi[at.order],
+        None if model.design is None else model.design[at.order],
+        None if model.fitted is None else model.fitted[at.order],
     )
-    return _Sample(
-        y[order], s[order], d[order], rank[group][order], n_groups, arranged, coef, truncation,
-        cluster, rank,
-    )  # fmt: skip
+    return _Sample(at, arranged, coef, truncation, cluster)
 
 
-def _canonical_clusters(cluster: Integers, code: Integers, key: Array) -> NDArray[np.intp]:
-    """Number the clusters by what is in them, not by the order in which they come."""
-    signature = [
-        np.round(np.bincount(cluster, weights=values), 6) for values in (key**2, key, code**2, code)
-    ]
-    order = np.lexsort([*signature, np.bincount(cluster)])
-    rank = np.empty(len(order), dtype=np.intp)
-    rank[order] = np.arange(len(order))
-    return rank[cluster]
-
-
-def _group_counts(sample: _Sample, block: Stream) -> Array:
+def _group_counts(rows: Rows, block: Stream) -> Array:
     """Multinomial counts within group."""
     rng = block.generator()
-    sizes = np.bincount(sample.group, minlength=sample.n_groups)
+    sizes = rows.sizes
     ends = np.cumsum(sizes)
-    counts = np.empty((block.size, len(sample.group)))
+    counts = np.empty((block.size, rows.n))
     for row in counts:
         drawn = [
             rng.integers(0, size, size) + end - size
@@ -238,7 +218,7 @@ def _cluster_counts(sample: _Sample, block: Stream) -> Array:
         raise ValueError('bootstrap="cluster" needs a cluster column: cluster="site", say.')
     rng = block.generator()
     n_clusters = int(sample.cluster.max()) + 1
-    counts = np.empty((block.size, len(sample.group)))
+    counts = np.empty((block.size, sample.rows.n))
     for row in counts:
         drawn = np.bincount(rng.integers(0, n_clusters, n_clusters), minlength=n_clusters)
         row[:] = drawn[sample.cluster]
@@ -262,13 +242,13 @@ def faircfint_sizes(strata: Integers, m: int) -> NDArray[np.intp]:
     return np.rint(strata * (m / strata.sum())).astype(np.intp)
 
 
-def _subsamples(sample: _Sample, block: Stream) -> list[Integers]:
+def _subsamples(rows: Rows, block: Stream) -> list[Integers]:
+    """Rows without replacement from every stratum of group, outcome and prediction."""
     rng = block.generator()
-    n = len(sample.group)
-    stratum = cell_codes(sample.y, sample.s, sample.group)
+    stratum = cell_codes(rows.y, rows.s, rows.group)
     order = np.argsort(stratum, kind="stable")
-    sizes = np.bincount(stratum, minlength=4 * sample.n_groups)
-    takes = faircfint_sizes(sizes, int(n**0.75))
+    sizes = np.bincount(stratum, minlength=4 * rows.n_groups)
+    takes = faircfint_sizes(sizes, int(rows.n**0.75))
     starts = np.cumsum(sizes) - sizes
     result = []
     for _ in range(block.size):
@@ -283,54 +263,57 @@ def _subsamples(sample: _Sample, block: Stream) -> list[Integers]:
 
 def _refit_rows(sample: _Sample, resamples: Sequence[Integers] | Integers) -> _Part:
     """Refit on explicit rows of each replicate."""
-    K = sample.n_groups
+    rows, model, K = sample.rows, sample.model, sample.rows.n_groups
     cells, observed = np.empty((len(resamples), K, 2, 2)), np.empty((len(resamples), K, 2, 2))
     failures = 0
-    for b, drawn in enumerate(resamples):
-        rows = np.asarray(drawn, dtype=np.intp)
-        pi = sample.model.pi[rows]
-        d = sample.d[rows]
-        if sample.model.design is not None:
-            fit = fit_logistic(sample.model.design[rows], d, start=sample.coef)
+    for b, numbers in enumerate(resamples):
+        drawn = np.asarray(numbers, dtype=np.intp)
+        pi, d = model.pi[drawn], rows.d[drawn]
+        if model.design is not None:
+            fit = fit_logistic(model.design[drawn], d, start=sample.coef)
             failures += not fit.converged
             pi = np.clip(fit.fitted, *sample.truncation)
         w = np.where(d == 0, 1 / (1 - pi), 0.0)
-        code = cell_codes(sample.y[rows], sample.s[rows], sample.group[rows])
+        code = cell_codes(rows.y[drawn], rows.s[drawn], rows.group[drawn])
         cells[b] = np.bincount(code, weights=w, minlength=4 * K).reshape(K, 2, 2)
         observed[b] = np.bincount(code, minlength=4 * K).reshape(K, 2, 2)
     return _Part(cells, observed, failures, np.array([len(r) for r in resamples], dtype=float))
 
 
 def _refit_weights(sample: _Sample, counts: Array) -> _Part:
-    """Refit under row counts, all replicates of a block at once while they fit in memory."""
-    model = sample.model
-    K, n = sample.n_groups, len(sample.d)
-    cell = cell_codes(sample.y, sample.s, sample.group)
-    untreated = sample.d == 0
+    """Refit under row counts."""
+    rows, K = sample.rows, sample.rows.n_groups
+    cell = cell_codes(rows.y, rows.s, rows.group)
+    untreated = rows.d == 0
+    cells, observed = np.empty((len(counts), K, 2, 2)), np.empty((len(counts), K, 2, 2))
     failures = 0
-    cells = np.empty((len(counts), K, 2, 2))
-    observed = np.empty((len(counts), K, 2, 2))
-    p = 0 if model.design is None else model.design.shape[1]
-    together = n * max(p * (p + 1) // 2, len(counts)) <= _FINITE_BUDGET
-    coefs: Array | None = None
-    if model.design is not None and together:
-        fits = fit_logistic_many(model.design, sample.d, counts, sample.coef)
-        failures += int(np.count_nonzero(~fits.converged))
-        coefs = fits.coef
-    for b, count in enumerate(counts):
-        pi = model.pi
-        if model.design is not None:
-            if coefs is None:
-                fit = fit_logistic(model.design, sample.d, weights=count, start=sample.coef)
-                failures += not fit.converged
-                fitted = fit.fitted
-            else:
-                fitted = expit(model.design @ coefs[b])
-            pi = np.clip(fitted, *sample.truncation)
-        w = np.where(untreated, count / (1 - pi), 0.0)
+    for b, (pi, converged) in enumerate(_refits(sample, counts)):
+        failures += not converged
+        w = np.where(untreated, counts[b] / (1 - pi), 0.0)
         cells[b] = np.bincount(cell, weights=w, minlength=4 * K).reshape(K, 2, 2)
-        observed[b] = np.bincount(cell, weights=count, minlength=4 * K).reshape(K, 2, 2)
+        observed[b] = np.bincount(cell, weights=counts[b], minlength=4 * K).reshape(K, 2, 2)
     return _Part(cells, observed, failures, counts.sum(axis=1))
+
+
+def _refits(sample: _Sample, counts: Array) -> Iterator[tuple[Array, bool]]:
+    """Truncated propensity under each row of counts, and whether its fit converged.
+
+    All replicates of a block at once while they fit in memory.
+    """
+    model, d = sample.model, sample.rows.d
+    if model.design is None:
+        for _ in counts:
+            yield model.pi, True
+        return
+    p = model.design.shape[1]
+    if len(d) * max(p * (p + 1) // 2, len(counts)) <= _FINITE_BUDGET:
+        fits = fit_logistic_many(model.design, d, counts, sample.coef)
+        for coef, converged in zip(fits.coef, fits.converged, strict=True):
+            yield np.clip(expit(model.design @ coef), *sample.truncation), bool(converged)
+        return
+    for count in counts:
+        fit = fit_logistic(model.design, d, weights=count, start=sample.coef)
+        yield np.clip(fit.fitted, *sample.truncation), fit.converged
 
 
 @dataclass(frozen=True)
@@ -354,25 +337,28 @@ class _Plan:
 
 
 def _one_pass_plan(sample: _Sample) -> _Plan:
-    model = sample.model
-    n = len(sample.d)
+    """Columns and blocks that all replicates of the one-pass bootstrap share."""
+    model, d, n = sample.model, sample.rows.d, sample.rows.n
     p = 0 if model.design is None else model.design.shape[1]
-    untreated = sample.d == 0
+    untreated = d == 0
     columns = np.zeros((n, 2 + 2 * p), dtype=np.float32)
     columns[:, 0] = np.where(untreated, 1 / (1 - model.pi), 0.0)
     columns[:, 1] = 1.0
     hessian = np.zeros((p, p))
     if model.design is not None and model.fitted is not None:
         X = model.design
-        free = model.fitted == model.pi
-        odds = np.where(untreated & free, model.pi / (1 - model.pi), 0.0)
-        columns[:, 2 : 2 + p] = odds[:, None] * X
-        columns[:, 2 + p :] = (sample.d - model.fitted)[:, None] * X
-        _, _, hessian = sweep(X, sample.d.astype(float), None, sample.coef)
-    cell = cell_codes(sample.y, sample.s, sample.group)
+        columns[:, 2 : 2 + p] = weight_derivative(d, model)[:, None] * X
+        columns[:, 2 + p :] = (d - model.fitted)[:, None] * X
+        _, _, hessian = sweep(X, d.astype(float), None, sample.coef)
+    return _Plan(columns, _row_blocks(sample.rows), hessian, p)
+
+
+def _row_blocks(rows: Rows) -> tuple[tuple[slice, tuple[_Run, ...]], ...]:
+    """Blocks of rows, each cut into runs of one cell and treatment arm."""
+    cell, untreated = cell_codes(rows.y, rows.s, rows.group), rows.d == 0
     blocks = []
-    for first in range(0, n, _BLOCK):
-        last = min(first + _BLOCK, n)
+    for first in range(0, rows.n, _BLOCK):
+        last = min(first + _BLOCK, rows.n)
         change = np.diff(cell[first:last] * 2 + untreated[first:last])
         edges = np.concatenate([[0], np.flatnonzero(change) + 1, [last - first]])
         runs = tuple(
@@ -380,13 +366,13 @@ def _one_pass_plan(sample: _Sample) -> _Plan:
             for i, j in pairwise(edges)
         )
         blocks.append((slice(first, last), runs))
-    return _Plan(columns, tuple(blocks), hessian, p)
+    return tuple(blocks)
 
 
 def _one_pass(sample: _Sample, plan: _Plan, block: Stream) -> _Part:
     """Weights from random bytes, sums by cell in one pass, then one Newton step."""
     rng = block.generator()
-    K, p, B = sample.n_groups, plan.p, block.size
+    K, p, B = sample.rows.n_groups, plan.p, block.size
     sums = np.zeros((B, 4 * K, 2 + p))  # of the weights, the rows, the weight derivatives
     score = np.zeros((B, p))
     for rows, runs in plan.blocks:

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc, fdtrc, logit
 
+from cfair.inference.intervals import boundary_se, has_variance
+
 Array = NDArray[np.float64]
 
 
@@ -50,6 +52,8 @@ class EqualityTest:
         Positions of groups without a rate.
     note : str
         Why there is no test, if there is none.
+    df_denominator : float
+        With clusters: denominator degrees of freedom of Hotelling's F; NaN for a chi-square.
     """
 
     metric: str
@@ -60,6 +64,13 @@ class EqualityTest:
     max_t_p_value: float
     left_out: tuple[int, ...] = ()
     note: str = ""
+    df_denominator: float = np.nan
+
+    @property
+    def f_statistic(self) -> float:
+        """The Wald statistic as an F ratio, with `df` and `df_denominator` degrees of freedom."""
+        nu = self.df_denominator + self.df - 1
+        return self.wald * self.df_denominator / (nu * self.df)
 
 
 def logit_wald(theta: Array, covariance: Array, kish: Array) -> Array:
@@ -107,8 +118,8 @@ def logit_scale(theta: Array, covariance: Array, kish: Array) -> tuple[Array, Ar
         An undefined rate has value 0 and a variance so large that it takes no part.
     """
     missing = np.isnan(theta)
-    variance = np.einsum("...kk->...k", covariance)
-    boundary = ~missing & ((theta <= 0) | (theta >= 1) | (variance <= 0))
+    variance = np.maximum(np.nan_to_num(np.einsum("...kk->...k", covariance)), 0.0)
+    boundary = ~missing & ~has_variance(np.nan_to_num(theta), np.sqrt(variance))
     inside = ~missing & ~boundary
     size = np.where(missing, 1.0, kish)
     shrunk = (np.clip(np.nan_to_num(theta), 0, 1) * size + 2) / (size + 4)
@@ -143,11 +154,9 @@ def boundary_covariance(theta: Array, covariance: Array, kish: Array) -> Array:
     -------
     (K, K) array
     """
-    from cfair.inference.intervals import boundary_se
-
-    boundary = (theta <= 0) | (theta >= 1) | (np.diag(covariance) <= 0)
-    result = np.where(boundary[:, None] | boundary[None, :], 0.0, covariance)
     se = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    boundary = ~has_variance(theta, se)
+    result = np.where(boundary[:, None] | boundary[None, :], 0.0, covariance)
     np.fill_diagonal(result, boundary_se(theta, se, kish) ** 2)
     return result
 
@@ -325,9 +334,9 @@ def equality_test(
     df = len(t) - 1
     nu = None if n_clusters is None else n_clusters - 1
     if nu is None:
-        p_value = float(chdtrc(df, wald))
+        p_value, rest = float(chdtrc(df, wald)), np.nan
     else:
-        rest = nu - df + 1
+        rest = float(nu - df + 1)
         p_value = float(fdtrc(df, rest, wald * rest / (nu * df)))
     observed, p_max = max_t_test(t, sigma, n, nu)
-    return EqualityTest(metric, wald, df, p_value, observed, p_max, left_out)
+    return EqualityTest(metric, wald, df, p_value, observed, p_max, left_out, df_denominator=rest)

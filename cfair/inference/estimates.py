@@ -104,8 +104,8 @@ class RateEstimates:
         if kind == "wilson":
             return wilson_interval(self.estimate, self.size, level, max_df=self.max_df)
         if kind == "logit":
-            return logit_interval(self.estimate, self.se, level)
-        return plain_interval(self.estimate, self.se, level)
+            return logit_interval(self.estimate, self.se, level, max_df=self.max_df)
+        return plain_interval(self.estimate, self.se, level, max_df=self.max_df)
 
     def contrast(
         self, first: NDArray[np.intp], second: NDArray[np.intp], kind: str, level: float

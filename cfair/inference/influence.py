@@ -108,11 +108,11 @@ def weight_derivative(d: Integers, model: TreatmentModel) -> Array:
     -------
     (n,) array
     """
-    odds = model.pi / (1 - model.pi)
     free = np.asarray(d) == 0
     if model.fitted is not None:
         free = free & (model.fitted == model.pi)
-    derivative: Array = np.where(free, odds, 0.0)
+    derivative = np.zeros(len(model.pi))
+    np.divide(model.pi, 1 - model.pi, out=derivative, where=free)
     return derivative
 
 

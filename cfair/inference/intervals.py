@@ -19,6 +19,24 @@ NORMAL = -1.0
 RATE_INTERVALS: tuple[str, ...] = ("wilson", "logit", "plain")
 
 
+def has_variance(theta: Array, se: Array) -> NDArray[np.bool_]:
+    """Whether a rate lies inside (0, 1) and its influence function has any variance.
+
+    It has none at 0 and 1, and where the rows of every cluster cancel up to rounding.
+
+    Parameters
+    ----------
+    theta, se : arrays of one shape
+
+    Returns
+    -------
+    array of bool
+    """
+    inside = (theta > 0) & (theta < 1)
+    spread = np.sqrt(np.where(inside, theta * (1 - theta), 1.0))
+    return inside & (se > 1e-6 * spread)
+
+
 def effective_size(theta: Array, se: Array, kish: Array) -> Array:
     """Number of independent observations that would give this standard error.
 
@@ -37,7 +55,7 @@ def effective_size(theta: Array, se: Array, kish: Array) -> Array:
     (T,) array
         ``theta (1 - theta) / se^2``.
     """
-    interior = (theta > 0) & (theta < 1) & (se > 0)
+    interior = has_variance(theta, se)
     variance = np.where(interior, se**2, 1.0)
     implied = np.where(interior, theta * (1 - theta), 0.0) / variance
     result: Array = np.where(interior, implied, kish)
@@ -61,7 +79,7 @@ def boundary_se(theta: Array, se: Array, kish: Array) -> Array:
     binomial proportions. The American Statistician 52, 119-126.
     """
     shrunk = (theta * kish + 2) / (kish + 4)
-    boundary = (theta <= 0) | (theta >= 1) | (se <= 0)
+    boundary = ~has_variance(theta, se) & ~np.isnan(theta)
     result: Array = np.where(boundary, np.sqrt(shrunk * (1 - shrunk) / (kish + 4)), se)
     return result
 
@@ -126,29 +144,43 @@ def _wilson(theta: Array, n: Array, tail: Array, max_df: float) -> tuple[Array, 
     return np.where(undefined, np.nan, low), np.where(undefined, np.nan, high)
 
 
-def plain_interval(theta: Array, se: Array, level: ArrayLike = 0.95) -> tuple[Array, Array]:
+def _quantile(level: ArrayLike, max_df: float) -> Array:
+    tail = (1 - np.asarray(level, dtype=np.float64)) / 2
+    student = np.isfinite(max_df) and max_df != NORMAL
+    return np.asarray(-stdtrit(max_df, tail) if student else -ndtri(tail), dtype=np.float64)
+
+
+def plain_interval(
+    theta: Array, se: Array, level: ArrayLike = 0.95, *, max_df: float = np.inf
+) -> tuple[Array, Array]:
     """Normal interval ``theta -+ z se``, cut to [0, 1]. It covers too little for small rates.
 
     Parameters
     ----------
     theta, se : (T,) arrays
     level : float or (T,) array, default 0.95
+    max_df : float, default inf
+        Degrees of freedom of Student's quantile if finite: the clusters less one.
 
     Returns
     -------
     low, high : (T,) arrays
     """
-    half = ndtri((1 + np.asarray(level)) / 2) * se
+    half = _quantile(level, max_df) * se
     return np.clip(theta - half, 0, 1), np.clip(theta + half, 0, 1)
 
 
-def logit_interval(theta: Array, se: Array, level: ArrayLike = 0.95) -> tuple[Array, Array]:
+def logit_interval(
+    theta: Array, se: Array, level: ArrayLike = 0.95, *, max_df: float = np.inf
+) -> tuple[Array, Array]:
     """Normal interval on the logit scale; a rate of exactly 0 or 1 gives (0, 1).
 
     Parameters
     ----------
     theta, se : (T,) arrays
     level : float or (T,) array, default 0.95
+    max_df : float, default inf
+        Degrees of freedom of Student's quantile if finite: the clusters less one.
 
     Returns
     -------
@@ -158,7 +190,7 @@ def logit_interval(theta: Array, se: Array, level: ArrayLike = 0.95) -> tuple[Ar
 
     interior = (theta > 0) & (theta < 1)
     safe = np.where(interior, theta, 0.5)
-    half = ndtri((1 + np.asarray(level)) / 2) * se / (safe * (1 - safe))
+    half = _quantile(level, max_df) * se / (safe * (1 - safe))
     low = np.where(interior, expit(logit(safe) - half), 0.0)
     high = np.where(interior, expit(logit(safe) + half), 1.0)
     undefined = np.isnan(theta)
@@ -238,7 +270,8 @@ def _ratio_limit(a: Array, x: Array, b: Array, z: Array, rho: Array, sign: float
     # the minus sign is still the positive one; in the upper limit lead <= 0 means no upper bound.
     flat = np.abs(lead) < 1e-14
     curved = (middle + sign * root) / np.where(flat, 1.0, lead)
-    straight = last / np.where(middle == 0, np.nan, 2 * middle)
+    linear = flat & (middle != 0)
+    straight = np.where(linear, last, 0.0) / np.where(linear, 2 * middle, 1.0)
     if sign > 0:
         result = np.where(flat | (lead < 0), np.inf, curved)
     else:
@@ -270,17 +303,28 @@ def mover_p_value(
     array
         NaN where a rate is undefined.
     """
-    low = np.full(np.shape(a), -690.0)  # log of the p-value
-    high = np.zeros(np.shape(a))
-    for _ in range(60):
-        middle = (low + high) / 2
-        tail = np.exp(middle) / 2
+
+    def holds_zero(log_p: Array) -> NDArray[np.bool_]:
+        tail = np.exp(log_p) / 2
         limits_a = _wilson(a, n_a, tail, max_df)
         limits_b = _wilson(b, n_b, tail, max_df)
         d_low, d_high = mover_difference(a, *limits_a, b, *limits_b, rho)
-        holds_zero = (d_low <= 0) & (d_high >= 0)
-        high = np.where(holds_zero, high, middle)
-        low = np.where(holds_zero, middle, low)
+        return (d_low <= 0) & (d_high >= 0)
+
+    # Intervals of very small, strongly correlated samples are not nested, so the largest level is
+    # bracketed from above before it is bisected.
+    low = np.full(np.shape(a), -690.0)
+    high = np.zeros(np.shape(a))
+    open_ = np.ones(np.shape(a), dtype=bool)
+    for step in -np.geomspace(0.01, 690, 40):
+        found = open_ & holds_zero(np.full(np.shape(a), step))
+        low = np.where(found, step, low)
+        open_ &= ~found
+        high = np.where(open_, step, high)
+    for _ in range(45):
+        middle = (low + high) / 2
+        inside = holds_zero(middle)
+        low, high = np.where(inside, middle, low), np.where(inside, high, middle)
     p = np.where(a == b, 1.0, np.exp(high))
     result: Array = np.where(np.isnan(a) | np.isnan(b), np.nan, p)
     return result

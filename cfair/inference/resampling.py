@@ -1,8 +1,7 @@
-"""What all replicates share: reproducible random streams, labels, and a canonical order of rows.
+"""What all replicates share: reproducible random streams, and labels in random order.
 
-The same seed gives the same replicates for any number of jobs, any order of the rows and any names
-of the groups: random numbers belong to blocks of replicates, not to workers, and are dealt to rows
-and groups in an order that depends only on their values.
+The same seed gives the same replicates for any number of jobs: random numbers belong to blocks of
+replicates, not to workers. They are dealt to rows in the canonical order of `rows.Rows`.
 """
 
 from __future__ import annotations
@@ -145,35 +144,6 @@ def run_streams(
         for block, result in zip(blocks, results, strict=True):
             bar.update(block.size)
             yield result
-
-
-def canonical_groups(
-    group: Integers, n_groups: int, cell: Integers, key: Array
-) -> NDArray[np.intp]:
-    """Rank the groups by what is in them, not by their names.
-
-    Parameters
-    ----------
-    group : (n,) array of int
-    n_groups : int
-    cell : (n,) array of int
-        Cell of each row within its group, 0..7.
-    key : (n,) array
-        A number that tells rows apart.
-
-    Returns
-    -------
-    (K,) array of int
-        Rank of each group.
-    """
-    sizes = np.bincount(group * 8 + cell, minlength=8 * n_groups).reshape(n_groups, 8)
-    total = np.zeros(n_groups)
-    # Rounded, since a sum in another order of the rows differs in the last digits.
-    total[:] = np.round(np.bincount(group, weights=key, minlength=n_groups), 6)
-    order = np.lexsort([total, *sizes.T[::-1], sizes.sum(axis=1)])
-    rank = np.empty(n_groups, dtype=np.intp)
-    rank[order] = np.arange(n_groups)
-    return rank
 
 
 def label_type(n_groups: int) -> type[np.unsignedinteger[Any]]:

@@ -79,7 +79,7 @@ class CounterfactualResult(RatesResult):
     null_wald: tuple[float, ...] = ()
     boot: BootstrapDraws | None = None
     boot_kind: str | None = None
-    u_delta: float = 0.1
+    u_delta: float | dict[str, float] = 0.1
 
     @property
     def compared(self) -> tuple[str, ...]:
@@ -536,7 +536,7 @@ class CounterfactualResult(RatesResult):
         return lines + largest_gap_lines(self, [0, 1])
 
     def _null_table(self) -> list[str]:
-        u = f"u({self.u_delta:g})"
+        u = "u" if isinstance(self.u_delta, dict) else f"u({self.u_delta:g})"
         header = ["permutation", "p avg", "p max", "p studentized", f"{u} avg", f"{u} max"]
         rows = []
         for k, metric in enumerate(COUNTERFACTUAL):

@@ -96,6 +96,13 @@ class RatesResult:
 
     # -- frames ---------------------------------------------------------------------------------
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "counts": dict(self.counts)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__dict__["counts"] = MappingProxyType(state["counts"])
+
     @property
     def metrics(self) -> tuple[str, ...]:
         """Names of the metrics."""
@@ -284,8 +291,9 @@ class RatesResult:
         -------
         pandas.DataFrame
             A row per metric: ``metric``; ``wald``, ``df``, ``p_value`` of the Wald chi-square on
-            the logit scale; ``max_t`` and ``max_t_p_value`` of the largest standardized difference;
-            ``note`` with the groups that take no part.
+            the logit scale, with clusters of Hotelling's F with ``df_denominator``; ``max_t`` and
+            ``max_t_p_value`` of the largest standardized difference; ``note`` with the groups that
+            take no part.
 
         Raises
         ------
@@ -310,6 +318,7 @@ class RatesResult:
                     "metric": t.metric,
                     "wald": t.wald,
                     "df": t.df,
+                    "df_denominator": t.df_denominator,
                     "p_value": t.p_value,
                     "max_t": t.max_t,
                     "max_t_p_value": t.max_t_p_value,

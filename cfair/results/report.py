@@ -9,6 +9,7 @@ import numpy as np
 
 from cfair.cohort import Cohort
 from cfair.groups import Groups
+from cfair.inference.equality import EqualityTest
 from cfair.inference.estimates import RateEstimates
 from cfair.results import text
 
@@ -96,7 +97,7 @@ def equality_line(result: RatesResult, chosen: Sequence[int]) -> list[str]:
         lines.append(
             (
                 label,
-                f"Wald chi2({test.df}) = {test.wald:.1f}, {text.p_value(test.p_value)}; largest of "
+                f"{_wald(test)}, {text.p_value(test.p_value)}; largest of "
                 f"all pairs t = {test.max_t:.1f}, {text.p_value(test.max_t_p_value)}{left}",
             )
         )
@@ -106,6 +107,12 @@ def equality_line(result: RatesResult, chosen: Sequence[int]) -> list[str]:
         f"{head if i == 0 else '':<13}{label:<{width}}  {line}"
         for i, (label, line) in enumerate(lines)
     ]
+
+
+def _wald(test: EqualityTest) -> str:
+    if np.isnan(test.df_denominator):
+        return f"Wald chi2({test.df}) = {test.wald:.1f}"
+    return f"Wald F({test.df}, {test.df_denominator:g}) = {test.f_statistic:.1f}"
 
 
 def aggregate_lines(result: RatesResult, chosen: Sequence[int]) -> list[str]:

@@ -189,6 +189,11 @@ def _hold_together(text: str) -> str:
     )
 
 
+def _printable(line: str) -> str:
+    """A line without control characters that a label may have brought along."""
+    return "".join(c if c.isprintable() else " " for c in line)
+
+
 def page(title: str, blocks: Sequence[Sequence[str]]) -> str:
     """Join blocks of lines with rules between them.
 
@@ -202,7 +207,7 @@ def page(title: str, blocks: Sequence[Sequence[str]]) -> str:
     -------
     str
     """
-    filled = [list(block) for block in blocks if block]
+    filled = [[_printable(line) for line in block] for block in blocks if block]
     width = max([WIDTH, *(width_of(line) for block in filled for line in block)])
     rule = "-" * width
     lines = [title, "=" * width]

@@ -1,0 +1,198 @@
+"""What the engines of the permutation null share: the design, the fit without labels, results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfair.inference.rows import Arrangement
+from cfair.nuisance.logistic import fit_logistic
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.integer]
+
+
+def has_constant(columns: Array) -> bool:
+    """Whether one of the columns is a constant other than 0.
+
+    Parameters
+    ----------
+    columns : (n, p) array
+
+    Returns
+    -------
+    bool
+    """
+    if not columns.size:
+        return False
+    return bool(((columns == columns[0]).all(axis=0) & (columns[0] != 0)).any())
+
+
+@dataclass(frozen=True)
+class NullDesign:
+    """Propensity design cut by what a permutation of the labels changes.
+
+    Attributes
+    ----------
+    fixed : (n, p0) array or None
+        Columns without attributes, of full rank; None if the probabilities are known.
+    by_group : (K, q) array or None
+        Columns that are functions of the group alone, one row per group.
+    mixed : (K, n, m) array or None
+        Columns in which attributes and covariates meet, for every row as if in each group.
+    pi : (n,) array or None
+        Known probabilities (truncated), when nothing is fitted.
+    truncation : (float, float)
+    """
+
+    fixed: Array | None
+    by_group: Array | None = None
+    mixed: Array | None = None
+    pi: Array | None = None
+    truncation: tuple[float, float] = (0.005, 0.995)
+
+    @property
+    def columns(self) -> Array:
+        """The fixed part, (n, 0) if the probabilities are known."""
+        if self.fixed is not None:
+            return self.fixed
+        return np.zeros((0 if self.pi is None else len(self.pi), 0))
+
+    @property
+    def has_constant(self) -> bool:
+        """Whether a column of the fixed part is constant, as the intercept is."""
+        return has_constant(self.columns)
+
+    @property
+    def free_of_attributes(self) -> bool:
+        """Whether the fit is the same whatever the labels."""
+        return self.fixed is None or (self.by_group is None and self.mixed is None)
+
+    def arranged(self, at: Arrangement) -> NullDesign:
+        """The same design for rows and groups in another order.
+
+        Parameters
+        ----------
+        at : Arrangement
+
+        Returns
+        -------
+        NullDesign
+        """
+        return replace(
+            self,
+            fixed=None if self.fixed is None else self.fixed[at.order],
+            by_group=None if self.by_group is None else self.by_group[at.groups],
+            mixed=None if self.mixed is None else self.mixed[at.groups][:, at.order],
+            pi=None if self.pi is None else self.pi[at.order],
+        )
+
+    def group_basis(self, sizes: Integers) -> Array:
+        """Basis of what the group columns say, over groups with rows.
+
+        Beyond a constant, if the fixed part holds one.
+
+        Parameters
+        ----------
+        sizes : (K,) array of int
+            Rows of each group.
+
+        Returns
+        -------
+        (K, q) array
+            Without columns where there are no group columns.
+        """
+        if self.by_group is None:
+            return np.zeros((len(sizes), 0))
+        filled = (sizes > 0)[:, None]
+        columns = np.where(filled, self.by_group, 0.0)
+        if self.has_constant:
+            columns = np.where(filled, columns - columns.sum(axis=0) / filled.sum(), 0.0)
+        u, values, _ = np.linalg.svd(columns, full_matrices=False)
+        basis: Array = u[:, values > 1e-9 * max(1.0, float(values[0]) if len(values) else 1.0)]
+        return basis
+
+
+@dataclass(frozen=True)
+class NullFit:
+    """The fit without the labels, from which every replicate starts.
+
+    Attributes
+    ----------
+    coef : (p0,) array
+        Empty if the probabilities are known.
+    fitted, pi : (n,) arrays
+        Probabilities before and after truncation.
+    careful : bool
+        Whether columns separate the treatment, or the fit did not converge.
+    """
+
+    coef: Array
+    fitted: Array
+    pi: Array
+    careful: bool = False
+
+    @property
+    def truncated(self) -> NDArray[np.bool_]:
+        """Rows whose probability is truncated, (n,)."""
+        truncated: NDArray[np.bool_] = self.fitted != self.pi
+        return truncated
+
+    def arranged(self, at: Arrangement) -> NullFit:
+        """The same fit for rows in another order.
+
+        Parameters
+        ----------
+        at : Arrangement
+
+        Returns
+        -------
+        NullFit
+        """
+        return replace(self, fitted=self.fitted[at.order], pi=self.pi[at.order])
+
+
+def fit_without_labels(d: Integers, design: NullDesign) -> NullFit:
+    """Fit the part of the propensity that no permutation changes.
+
+    Parameters
+    ----------
+    d : (n,) array of 0 and 1
+    design : NullDesign
+
+    Returns
+    -------
+    NullFit
+
+    Raises
+    ------
+    ValueError
+        If the design has neither columns nor known probabilities.
+    """
+    if design.fixed is not None:
+        fit = fit_logistic(design.fixed, d)
+        pi = np.clip(fit.fitted, *design.truncation)
+        careful = bool(fit.separated.any() or not fit.converged)
+        return NullFit(fit.coef, fit.fitted, pi, careful)
+    if design.pi is not None:
+        return NullFit(np.zeros(0), design.pi, design.pi)
+    raise ValueError("give the columns of the design or known probabilities")
+
+
+@dataclass(frozen=True)
+class NullPart:
+    """A block of replicates, with groups in the order of the labels.
+
+    Attributes
+    ----------
+    cells, observed : (R, K, 2, 2) arrays
+    wald : (R, 2) array
+    not_converged : int
+    """
+
+    cells: Array
+    observed: Array
+    wald: Array
+    not_converged: int = 0

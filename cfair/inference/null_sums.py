@@ -1,0 +1,419 @@
+"""The permutation null from sums by label, for a propensity without mixed columns.
+
+What does not depend on the labels is computed once, as columns over the rows. A replicate is sums
+of these columns by label and cell. Where group columns are in the propensity, one Newton step from
+the fit without labels needs only such sums too, and multiplies the odds of a group by a factor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfair.estimators.confusion import ratio
+from cfair.inference.equality import logit_wald
+from cfair.inference.influence import ERROR_RATES
+from cfair.inference.null_design import NullDesign, NullFit, NullPart
+from cfair.inference.rows import Rows
+from cfair.nuisance.logistic import solve_information, sweep
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.integer]
+
+_POOLED_FROM = 100_000  # from here covariates are independent of permuted labels for the variance
+
+
+# -- sums and their Wald statistics ---------------------------------------------------------------
+
+
+def label_sums(labels: Integers, columns: Array, bounds: NDArray[np.intp], n_groups: int) -> Array:
+    """Sums of columns by replicate, cell and label.
+
+    Parameters
+    ----------
+    labels : (R, n) array of unsigned int
+    columns : (n, c) array
+    bounds : (cells + 1,) array
+        Limits of the cells, which are runs of rows.
+    n_groups : int
+
+    Returns
+    -------
+    (R, cells, K, c) array
+    """
+    c = columns.shape[1]
+    # nanoseconds a row: making indicators and multiplying, against adding up each column
+    if n_groups * (0.8 + 0.08 * c) > 1 + 2.2 * c:
+        return _sums_by_counting(labels, columns, bounds, n_groups)
+    return _sums_by_indicators(labels, columns, bounds, n_groups)
+
+
+def _sums_by_counting(
+    labels: Integers, columns: Array, bounds: NDArray[np.intp], n_groups: int
+) -> Array:
+    """Add up each column by cell and label."""
+    n_cells, c = len(bounds) - 1, columns.shape[1]
+    out = np.zeros((len(labels), n_cells, n_groups, c))
+    offset = np.repeat(np.arange(n_cells) * n_groups, np.diff(bounds))
+    for r, row in enumerate(labels):
+        code = row + offset
+        for j in range(c):
+            sums = np.bincount(code, weights=columns[:, j], minlength=n_cells * n_groups)
+            out[r, :, :, j] = sums.reshape(n_cells, n_groups)
+    return out
+
+
+def _sums_by_indicators(
+    labels: Integers, columns: Array, bounds: NDArray[np.intp], n_groups: int
+) -> Array:
+    """Multiply indicators of the labels with the columns, by blocks of rows."""
+    n_replicates, n_cells, c = len(labels), len(bounds) - 1, columns.shape[1]
+    out = np.zeros((n_replicates, n_cells, n_groups, c))
+    codes = np.arange(n_groups, dtype=labels.dtype)[None, :, None]
+    size = max(64, 2**17 // (n_replicates * n_groups))
+    for cell in range(n_cells):
+        for first in range(bounds[cell], bounds[cell + 1], size):
+            last = min(first + size, bounds[cell + 1])
+            indicator = (labels[:, None, first:last] == codes).astype(np.float64)
+            flat = indicator.reshape(n_replicates * n_groups, last - first) @ columns[first:last]
+            out[:, cell] += flat.reshape(n_replicates, n_groups, c)
+    return out
+
+
+@dataclass(frozen=True)
+class StackedMoments:
+    """The sums of `CellMoments` for a stack of replicates.
+
+    Attributes
+    ----------
+    mass, square : (R, K, 2, 2) arrays
+        Sums of the weights and of their squares.
+    slope, cross : (R, K, 2, 2, p) arrays
+        Sums of the derivatives of the weights, and of ``w (D - pi) x``.
+    information, meat : (p, p) or (R, p, p) arrays
+        One for all replicates, or one each.
+    """
+
+    mass: Array
+    square: Array
+    slope: Array
+    cross: Array
+    information: Array
+    meat: Array
+
+
+def batched_wald(moments: StackedMoments) -> Array:
+    """Logit Wald statistics of cFPR and cFNR in every replicate.
+
+    Parameters
+    ----------
+    moments : StackedMoments
+
+    Returns
+    -------
+    (R, 2) array
+
+    Notes
+    -----
+    The covariance is that of `rate_covariance` with every group a target. The rate of a group
+    rests on its own four cells, so that the derivatives J are (R, K, 2, 2) here and not a matrix
+    over all cells, which makes it affordable in every replicate.
+    """
+    result = np.empty((len(moments.mass), 2))
+    for m, metric in enumerate(ERROR_RATES):
+        numerator, denominator = metric.indicators()
+        total = (moments.mass * denominator).sum(axis=(2, 3))
+        theta = ratio((moments.mass * numerator).sum(axis=(2, 3)), total)
+        jacobian = numerator - np.nan_to_num(theta)[:, :, None, None] * denominator
+        jacobian = jacobian / np.where(total > 0, total, 1.0)[:, :, None, None]
+        kish = np.nan_to_num(ratio(total**2, (moments.square * denominator).sum(axis=(2, 3))))
+        covariance = _group_covariance(moments, jacobian)
+        result[:, m] = logit_wald(theta, covariance, np.maximum(kish, 1e-300))
+    return result
+
+
+def _group_covariance(moments: StackedMoments, jacobian: Array) -> Array:
+    """``J diag(Q) J' + g (J R)' + (J R) g' + g M g'`` in every replicate, (R, K, K)."""
+    slope, cross = (
+        (jacobian[..., None] * sums).sum(axis=(2, 3)) for sums in (moments.slope, moments.cross)
+    )
+    g = _solve_each(moments.information, slope)
+    crossed = g @ cross.transpose(0, 2, 1)
+    index = np.arange(jacobian.shape[1])
+    covariance = np.zeros((*jacobian.shape[:2], len(index)))
+    covariance[:, index, index] = (jacobian**2 * moments.square).sum(axis=(2, 3))
+    covariance += crossed + crossed.transpose(0, 2, 1) + g @ moments.meat @ g.transpose(0, 2, 1)
+    return covariance
+
+
+def _solve_each(information: Array, g: Array) -> Array:
+    """Apply the inverse information to the rows of `g` (R, K, p), one information or one each."""
+    if information.ndim == 2:
+        flat = solve_information(information, g.reshape(g.shape[0] * g.shape[1], g.shape[2]).T)
+        return flat.T.reshape(g.shape)
+    try:
+        solved = np.linalg.solve(information, g.transpose(0, 2, 1))
+        return np.asarray(solved.transpose(0, 2, 1), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        return np.asarray(g @ np.linalg.pinv(information, hermitian=True))
+
+
+# -- the engine -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ScaledSums:
+    """Sums of some of the columns, times a scale.
+
+    Attributes
+    ----------
+    at : slice
+        Which columns.
+    scale : array that broadcasts to (2, 2, p)
+    """
+
+    at: slice
+    scale: Array
+
+    def of(self, sums: Array) -> Array:
+        """Take them from the sums of all columns.
+
+        Parameters
+        ----------
+        sums : (R, K, 2, 2, c) array
+
+        Returns
+        -------
+        (R, K, 2, 2, p) array
+        """
+        return np.asarray(sums[..., self.at] * self.scale)
+
+
+@dataclass(frozen=True)
+class GroupShift:
+    """One Newton step of the coefficients of the group columns, from sums by label.
+
+    Attributes
+    ----------
+    basis : (K, q) array
+        Group columns.
+    scores : (n, 3) array
+        Residual, variance and squared residual of the treatment, for all rows.
+    mean_information, mean_meat : (p0,) arrays
+        Means of the covariates, weighted by variance and by squared residual.
+    at : slice
+        Where sums of the odds, their squares, and weight times odds stand among the columns.
+    """
+
+    basis: Array
+    scores: Array
+    mean_information: Array
+    mean_meat: Array
+    at: slice
+
+    def moments(self, start: StackedMoments, sums: Array, scores: Array) -> StackedMoments:
+        """Move the moments of the fit without labels.
+
+        Parameters
+        ----------
+        start : StackedMoments
+        sums : (R, K, 2, 2, c) array
+            Of the columns, by label and cell of the untreated.
+        scores : (R, K, 3) array
+            Sums of `scores` by label.
+
+        Returns
+        -------
+        StackedMoments
+
+        Notes
+        -----
+        The step multiplies the odds of the untreated rows of a group by a factor f, so that
+        w = 1 + f o where a row is not truncated. Truncation is not applied anew: a row truncated
+        at the start keeps its weight, and no other row becomes truncated. The cross sums
+        ``w (D - pi) x`` are multiplied by f as a whole. For truncated rows that is only roughly
+        right, as their weight stays while their fitted probability moves by less than f, and their
+        share in the cross sums of the group columns is left out. Against the full refit, Wald
+        statistics of 6 groups and 6000 rows were off by 0.004 on average (at most 0.07 in 100
+        replicates) without truncated rows, 0.013 (0.14) with 0.8% of the untreated truncated, and
+        0.08 (0.55) with 10%; so that above 1% the null takes one step on the rows
+        (`permutation.TRUNCATED_UP_TO`).
+        """
+        residual, variance, residual2 = np.moveaxis(scores, -1, 0)
+        step = self._factor(residual, variance)[:, :, None, None]
+        odds, odds2, w_odds = np.moveaxis(sums[..., self.at], -1, 0)
+        by_group = odds[..., None] * self.basis[None, :, None, None, :]
+        return StackedMoments(
+            start.mass + (step - 1) * odds,
+            start.square + 2 * (step - 1) * w_odds + (step - 1) ** 2 * odds2,
+            np.concatenate([start.slope, by_group], axis=-1) * step[..., None],
+            np.concatenate([start.cross, -by_group], axis=-1) * step[..., None],
+            self._bordered(start.information, self.mean_information, variance),
+            self._bordered(start.meat, self.mean_meat, residual2),
+        )
+
+    def _factor(self, residual: Array, variance: Array) -> Array:
+        """What one Newton step of intercept and group columns multiplies the odds by, (R, K)."""
+        columns = np.column_stack([np.ones(len(self.basis)), self.basis])
+        information = np.einsum("bk,ki,kj->bij", variance, columns, columns)
+        step = np.linalg.solve(information, (residual @ columns)[:, :, None])[:, :, 0]
+        return np.asarray(np.exp(step @ columns.T))
+
+    def _bordered(self, corner: Array, mean: Array, mass: Array) -> Array:
+        """Second moments of covariates and labels, which are independent once permuted."""
+        p, q = len(mean), self.basis.shape[1]
+        result = np.empty((len(mass), p + q, p + q))
+        result[:, :p, :p] = corner
+        border = mean[None, :, None] * (mass @ self.basis)[:, None, :]
+        result[:, :p, p:] = border
+        result[:, p:, :p] = border.transpose(0, 2, 1)
+        result[:, p:, p:] = np.einsum("bk,ki,kj->bij", mass, self.basis, self.basis)
+        return result
+
+
+@dataclass(frozen=True)
+class SumsEngine:
+    """Replicates from sums by label.
+
+    Attributes
+    ----------
+    n_groups : int
+    bounds : (9,) array of int
+        Limits of the cells: the untreated by Y and S, then the treated.
+    columns : (n0, c) array
+        Over the untreated: weight, its square, and what the derivatives are made of.
+    slope, cross : ScaledSums
+        Derivatives of the weights and ``w (D - pi) x``.
+    information, meat : (p0, p0) arrays
+    shift : GroupShift or None
+        None if the propensity has no group columns.
+    """
+
+    n_groups: int
+    bounds: NDArray[np.intp]
+    columns: Array
+    slope: ScaledSums
+    cross: ScaledSums
+    information: Array
+    meat: Array
+    shift: GroupShift | None
+
+    def replicates(self, labels: Integers) -> NullPart:
+        """Cells, counts and Wald statistics under each row of labels.
+
+        Parameters
+        ----------
+        labels : (R, n) array of unsigned int
+
+        Returns
+        -------
+        NullPart
+        """
+        K, n = self.n_groups, labels.shape[1]
+        counts = label_sums(labels, np.ones((n, 1)), self.bounds, K)[..., 0]
+        observed = (counts[:, :4] + counts[:, 4:]).transpose(0, 2, 1).reshape(-1, K, 2, 2)
+        sums = label_sums(labels[:, : len(self.columns)], self.columns, self.bounds[:5], K)
+        sums = sums.transpose(0, 2, 1, 3).reshape(len(labels), K, 2, 2, -1)
+        moments = StackedMoments(
+            sums[..., 0],
+            sums[..., 1],
+            self.slope.of(sums),
+            self.cross.of(sums),
+            self.information,
+            self.meat,
+        )
+        if self.shift is not None:
+            scores = label_sums(labels, self.shift.scores, np.array([0, n]), K)[:, 0]
+            moments = self.shift.moments(moments, sums, scores)
+        return NullPart(moments.mass, observed, batched_wald(moments))
+
+
+def sums_engine(rows: Rows, design: NullDesign, fit: NullFit) -> SumsEngine:
+    """Compute once what does not depend on the labels.
+
+    Parameters
+    ----------
+    rows : Rows
+        Ordered by cell.
+    design : NullDesign
+        Of these rows and groups, in their order, as is `fit`. Without mixed columns.
+    fit : NullFit
+
+    Returns
+    -------
+    SumsEngine
+    """
+    X = design.columns
+    bounds = np.searchsorted(rows.cell, np.arange(9))
+    n_untreated = int(bounds[4])
+    weight, odds, pi_w = _untreated_columns(design, fit, n_untreated)
+    truncated = bool(fit.truncated[:n_untreated].any())
+    added, slope, cross = _derivatives(X, odds, pi_w, bounds[:5], truncated)
+    columns = [weight, weight**2, *added]
+    shift = None
+    if not design.free_of_attributes:
+        shift = _group_shift(rows, design, fit, len(columns))
+        columns += [odds, odds**2, weight * odds]
+    treated = rows.d.astype(float)
+    _, _, information = sweep(X, treated, None, fit.coef)
+    meat = (X * ((treated - fit.fitted) ** 2)[:, None]).T @ X
+    return SumsEngine(
+        rows.n_groups, bounds, np.column_stack(columns), slope, cross, information, meat, shift
+    )
+
+
+def _untreated_columns(
+    design: NullDesign, fit: NullFit, n_untreated: int
+) -> tuple[Array, Array, Array]:
+    """Weight, odds (0 where truncated), and weight times fitted probability, of the untreated."""
+    weight = 1 / (1 - fit.pi[:n_untreated])
+    free = ~fit.truncated[:n_untreated] if design.fixed is not None else False
+    return weight, np.where(free, weight - 1, 0.0), fit.fitted[:n_untreated] * weight
+
+
+def _derivatives(
+    X: Array, odds: Array, pi_w: Array, bounds: NDArray[np.intp], truncated: bool
+) -> tuple[list[Array], ScaledSums, ScaledSums]:
+    """Columns for the derivatives of the weights, and how to read slope and cross from their sums.
+
+    In large data the sums of a covariate are its mean times the sum of the odds.
+    """
+    p = X.shape[1]
+    if p and len(X) >= _POOLED_FROM:
+        mean_slope, mean_cross = (_cell_means(X, weight, bounds) for weight in (odds, pi_w))
+        slope, cross = (
+            ScaledSums(slice(2, 3), mean_slope),
+            ScaledSums(slice(3, 4), -mean_cross),
+        )
+        return [odds, pi_w], slope, cross
+    untreated = X[: len(odds)]
+    columns = list((odds[:, None] * untreated).T)
+    slope = ScaledSums(slice(2, 2 + p), np.ones(1))
+    if not truncated:  # then w pi = o, and the cross sums are minus the slopes
+        return columns, slope, ScaledSums(slope.at, -np.ones(1))
+    columns += list((-pi_w[:, None] * untreated).T)
+    return columns, slope, ScaledSums(slice(2 + p, 2 + 2 * p), np.ones(1))
+
+
+def _cell_means(X: Array, weight: Array, bounds: NDArray[np.intp]) -> Array:
+    """Weighted means of the covariates in the cells of the untreated, (2, 2, p)."""
+    means = [
+        weight[i:j] @ X[i:j] / max(float(weight[i:j].sum()), 1e-300) for i, j in pairwise(bounds)
+    ]
+    return np.stack(means).reshape(2, 2, X.shape[1])
+
+
+def _group_shift(rows: Rows, design: NullDesign, fit: NullFit, first: int) -> GroupShift:
+    """Prepare the Newton step; `first` is where its columns begin."""
+    residual = rows.d - fit.fitted
+    variance = fit.fitted * (1 - fit.fitted)
+    return GroupShift(
+        design.group_basis(rows.sizes),
+        np.column_stack([residual, variance, residual**2]),
+        design.columns.T @ variance / variance.sum(),
+        design.columns.T @ residual**2 / (residual**2).sum(),
+        slice(first, first + 3),
+    )

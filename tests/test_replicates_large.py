@@ -1,0 +1,275 @@
+"""The branches that only large data take, on small data; and replicates of clustered rows."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from math import comb
+
+import bad_inputs
+import numpy as np
+import pytest
+from scipy import stats
+
+import cfair
+from cfair.inference import resampling
+from cfair.inference.permutation import FIXED, GROUP_SUMS
+from cfair.inference.resampling import shuffled_labels
+
+pytestmark = pytest.mark.filterwarnings("ignore::cfair.errors.CfairWarning")
+
+METRICS = ("cfpr", "cfnr", "fpr", "fnr")
+
+
+def table(n=900, seed=1):
+    t = bad_inputs.cohort(n, seed)
+    t["age"] = (t["age"] - 60) / 10
+    t["site"] = np.random.default_rng(seed).integers(0, 12, n)
+    return t
+
+
+def audit(t, **options):
+    return cfair.Audit(
+        t, outcome="y", score="s", cutoff=0.5, groups=["sex", "race"], treatment="d", **options
+    )
+
+
+# -- labels by filling ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def filling(monkeypatch):
+    monkeypatch.setattr(resampling, "_SORT_UP_TO", 0)
+
+
+def labels_of(*sizes):
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    return labels.astype(np.uint8 if len(sizes) <= 256 else np.uint16)
+
+
+SIZES = {
+    "two halves": [300, 300],
+    "one large, one small": [900, 20],
+    "six": [40, 60, 100, 200, 300, 500],
+    "an empty group": [200, 0, 300],
+    "an empty group at the end": [200, 300, 0],
+    "a single row": [1, 400],
+    "one group": [77],
+    "all that a byte can number": [8] * 256,
+    "more than a byte can number": [5] * 300,
+    "twelve rows": [3, 4, 5],
+    "one row": [1],
+}
+
+
+@pytest.mark.parametrize("case", SIZES)
+def test_filled_labels_have_the_right_counts(filling, case):
+    labels = labels_of(*SIZES[case])
+    drawn = shuffled_labels(labels, 40, np.random.default_rng(1))
+    assert drawn.dtype == labels.dtype
+    assert (np.sort(drawn, axis=1) == labels).all()
+    if len(SIZES[case]) > 1:
+        assert len(np.unique(drawn, axis=0)) > 20
+
+
+def filled_from_table(sizes):
+    """Share of the rows that get their label from a byte and not from the rest."""
+    n, k = sum(sizes), np.array(sizes)
+    aim = np.maximum(k - 5 * np.sqrt(k * (1 - k / n)), 0) / n
+    return np.floor(256 * aim).sum() / 256
+
+
+@pytest.mark.parametrize(
+    ("sizes", "seed"), [([6, 6], 2), ([3, 4, 5], 3), ([300, 300], 4), ([150, 450, 600], 5)]
+)
+def test_every_row_is_as_likely_to_get_each_filled_label(filling, sizes, seed):
+    labels, n, R = labels_of(*sizes), sum(sizes), 3000
+    assert n == 12 or filled_from_table(sizes) > 0.5
+    drawn = shuffled_labels(labels, R, np.random.default_rng(seed))
+    for k, size in enumerate(sizes):
+        p = size / n
+        count = (drawn == k).sum(axis=0)
+        # sampling without replacement: the rows' counts add up, so n - 1 degrees of freedom
+        chi2 = ((count - R * p) ** 2).sum() / (R * p * (1 - p)) * (n - 1) / n
+        assert 1e-4 < stats.chi2.sf(chi2, n - 1) < 1 - 1e-4
+
+
+@pytest.mark.parametrize("sizes", [[6, 6], [150, 150], [300, 100, 200]])
+def test_filled_labels_of_several_rows_are_those_of_a_draw_without_replacement(filling, sizes):
+    labels, n, R = labels_of(*sizes), sum(sizes), 6000
+    drawn = shuffled_labels(labels, R, np.random.default_rng(6))
+    # neighbours share random numbers; rows 8 apart and the ends do not
+    for rows in ([0, 1, 2], [0, 7, 8], [0, n // 2, n - 1]):
+        observed, expected = [], []
+        for pattern in itertools.product(range(len(sizes)), repeat=3):
+            chance, left = 1.0, list(sizes)
+            for step, k in enumerate(pattern):
+                chance *= left[k] / (n - step)
+                left[k] -= 1
+            observed.append((drawn[:, rows] == pattern).all(axis=1).sum())
+            expected.append(R * chance)
+        assert stats.chisquare(observed, expected).pvalue > 1e-4
+    # and the labels of the first half are hypergeometric
+    half, size = n // 2, sizes[0]
+    count = (drawn[:, :half] == 0).sum(axis=1)
+    law = stats.hypergeom(n, size, half)
+    assert abs(count.mean() - law.mean()) < 4 * law.std() / np.sqrt(R)
+    assert count.std() == pytest.approx(law.std(), rel=0.04)
+
+
+def test_filled_labels_of_few_rows_are_uniform_over_all_arrangements(filling):
+    drawn = shuffled_labels(labels_of(2, 4), 6000, np.random.default_rng(7))
+    _, counts = np.unique(drawn, axis=0, return_counts=True)
+    assert len(counts) == comb(6, 2)
+    assert stats.chisquare(counts).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("formula", ["d ~ age + s", "d ~ sex * race + age + s"])
+def test_filled_labels_give_the_null_of_sorted_ones(monkeypatch, formula):
+    t = table(6000)
+    a = audit(t)
+    nulls = []
+    for limit in (10**9, 0):
+        monkeypatch.setattr(resampling, "_SORT_UP_TO", limit)
+        nulls.append(a.counterfactual(formula, n_perm=400, seed=3))
+    names = list(nulls[0].cohort.groups.names)
+    for metric in METRICS:
+        columns = [*names, "average", "maximum"] if metric in ("cfpr", "cfnr") else names
+        x, y = (r.null_draws[metric][columns].to_numpy() for r in nulls)
+        assert not np.array_equal(x, y)
+        error = np.sqrt((x.var(axis=0) + y.var(axis=0)) / 400)
+        assert np.all(np.abs(x.mean(axis=0) - y.mean(axis=0)) < 4.5 * error)
+        np.testing.assert_allclose(x.std(axis=0) / y.std(axis=0), 1, atol=0.2)
+    for k in range(2):
+        x, y = (r.null.wald[:, k] for r in nulls)
+        assert stats.ks_2samp(x, y).pvalue > 1e-4
+
+
+def test_filled_labels_do_not_depend_on_the_order_of_the_rows(filling):
+    t = table(1500)
+    a = audit(t).counterfactual("d ~ age + s", n_perm=30, seed=2).null_draws
+    shuffled = t.sample(frac=1, random_state=4)
+    b = audit(shuffled).counterfactual("d ~ age + s", n_perm=30, seed=2).null_draws
+    np.testing.assert_allclose(a, b, atol=1e-12)
+
+
+# -- covariates pooled over the permuted labels ---------------------------------------------------
+
+
+def holder_of(name):
+    """The module that holds a constant of the permutation null."""
+    for module in ("cfair.inference.null_sums", "cfair.inference.permutation"):
+        try:
+            found = importlib.import_module(module)
+        except ModuleNotFoundError:
+            continue
+        if hasattr(found, name):
+            return found
+    raise AssertionError(f"no module holds {name}")
+
+
+@pytest.mark.parametrize(
+    ("formula", "method"),
+    [
+        ("d ~ age + s", FIXED),
+        ("d ~ sex + age + s", GROUP_SUMS),
+        ("d ~ sex * race + age + s", GROUP_SUMS),
+    ],
+)
+def test_pooled_covariates_change_the_wald_statistic_by_less_than_a_tenth(
+    monkeypatch, formula, method
+):
+    a = audit(table(6000))
+    module = holder_of("_POOLED_FROM")
+    nulls = []
+    for limit in (10**9, 0):
+        monkeypatch.setattr(module, "_POOLED_FROM", limit)
+        nulls.append(a.counterfactual(formula, n_perm=100, seed=5).null)
+    exact, pooled = nulls
+    assert exact.method == pooled.method == method
+    np.testing.assert_allclose(pooled.cells, exact.cells, rtol=1e-12)
+    np.testing.assert_array_equal(pooled.observed, exact.observed)
+    assert not np.array_equal(pooled.wald, exact.wald)
+    difference = np.abs(pooled.wald - exact.wald)
+    assert difference.max() < 0.1
+    assert difference.mean() < 0.02
+
+
+@pytest.mark.parametrize("formula", ["d ~ age + s", "d ~ sex * race + age + s"])
+def test_pooled_covariates_with_truncation_stay_close(monkeypatch, formula):
+    a = audit(table(6000))
+    module = holder_of("_POOLED_FROM")
+    nulls = []
+    for limit in (10**9, 0):
+        monkeypatch.setattr(module, "_POOLED_FROM", limit)
+        found = a.counterfactual(formula, n_perm=60, seed=5, truncation=(0.22, 0.6))
+        nulls.append(found.null)
+    np.testing.assert_allclose(nulls[1].cells, nulls[0].cells, rtol=1e-12)
+    assert np.abs(nulls[1].wald - nulls[0].wald).max() < 0.1
+
+
+# -- clusters -------------------------------------------------------------------------------------
+
+FORMULA = "d ~ sex * race + age + s"
+
+
+def test_clusters_are_drawn_where_there_are_clusters():
+    t = table()
+    clustered, free = audit(t, cluster="site"), audit(t)
+    default = clustered.counterfactual(FORMULA, n_boot=40, seed=1)
+    asked = clustered.counterfactual(FORMULA, n_boot=40, seed=1, bootstrap="cluster")
+    rows = free.counterfactual(FORMULA, n_boot=40, seed=1)
+    assert default.boot_kind == "cluster"
+    assert default.boot.method == asked.boot.method
+    assert "clusters" in default.boot.method
+    np.testing.assert_array_equal(default.boot.cells, asked.boot.cells)
+    # a draw of 12 clusters has the sum of their sizes
+    sizes = t["site"].value_counts()
+    drawn = default.boot.rows_per_replicate
+    assert len(np.unique(drawn)) > 10
+    assert np.all((drawn >= 12 * sizes.min()) & (drawn <= 12 * sizes.max()))
+    assert rows.boot_kind == "group"
+    assert (rows.boot.rows_per_replicate == len(t)).all()
+    asked_free = free.counterfactual(FORMULA, n_boot=40, seed=1, bootstrap="group")
+    np.testing.assert_array_equal(rows.boot.cells, asked_free.boot.cells)
+
+
+@pytest.mark.parametrize("kind", ["group", "faircfint"])
+def test_a_bootstrap_that_takes_clusters_apart_says_so(kind):
+    t = table(400)
+    said = f'bootstrap="{kind}" draws rows as if they were independent'
+    apart = audit(t, cluster="site").counterfactual(FORMULA, n_boot=5, bootstrap=kind)
+    assert sum(said in note for note in apart.notes) == 1
+    assert "draws rows as if they were independent" in " ".join(str(apart).split())
+    quiet = [
+        audit(t, cluster="site").counterfactual(FORMULA, n_boot=5),
+        audit(t, cluster="site").counterfactual(FORMULA, bootstrap=kind),
+        audit(t).counterfactual(FORMULA, n_boot=5, bootstrap=kind),
+    ]
+    for result in quiet:
+        assert not any("draws rows as if" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("formula", ["d ~ age + s", FORMULA])
+def test_declaring_clusters_changes_no_permutation_p_value(formula):
+    t = table()
+    results = [
+        a.counterfactual(formula, n_perm=99, seed=2)
+        for a in (
+            audit(t),
+            audit(t, cluster="site"),
+            audit(t.assign(one=range(900)), cluster="one"),
+        )
+    ]
+    for metric in ("cfpr", "cfnr"):
+        p = [r.studentized_p_value(metric) for r in results]
+        assert p[0] == p[1] == p[2]
+        assert 0.01 <= p[0] <= 1
+    for name in ("p_value", "p_value_studentized", "u_value"):
+        frames = [r.disparities[name].to_numpy() for r in results]
+        np.testing.assert_array_equal(frames[0], frames[1])
+    assert any("permutation null exchanges labels of rows" in note for note in results[1].notes)
+    assert not any("permutation null" in note for note in results[0].notes)
+    # while the test that knows the clusters does change
+    wald = [r.test_equal()["wald"][0] for r in results[:2]]
+    assert wald[0] != wald[1]
