@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
+from scipy.sparse import csc_matrix, csr_matrix
 
 from cfair.estimators.confusion import RATE_CELLS, RateCells, cell_codes, ratio
 from cfair.estimators.ipw import ipw_weights
@@ -156,14 +156,19 @@ def cell_moments(
         empty = np.zeros((0, 0))
         return CellMoments(by_cell(w), by_cell(w * w), count, nothing, nothing, empty, empty)
     X = model.design
-    odds = weight_derivative(d, model)[untreated] * a[untreated]
-    residual = -model.fitted[untreated] * w * a[untreated]
-    rows = np.ascontiguousarray(X[untreated].T)
-    slope = np.column_stack([by_cell(odds * column) for column in rows])
+    every_cell = cell_codes(y, s, group)
+
+    def by_cell_and_column(values: Array) -> Array:
+        # One entry a row of X: the sparse product adds each row up in its cell, with no copy of X.
+        pointers = np.arange(len(d) + 1)
+        chosen = csc_matrix((values, every_cell, pointers), shape=(n_cells, len(d)))
+        return np.asarray(chosen @ X)
+
+    slope = by_cell_and_column(weight_derivative(d, model) * a)
     if weights is None and np.array_equal(model.fitted[untreated], model.pi[untreated]):
         cross = -slope  # w pi = o where nothing is truncated
     else:
-        cross = np.column_stack([by_cell(residual * column) for column in rows])
+        cross = by_cell_and_column(-model.fitted * ipw_weights(d, model.pi) * a**2)
     meat = _weighted_cross_product(X, a * (d - model.fitted))
     if weights is None and model.information is not None:
         information = model.information
