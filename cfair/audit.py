@@ -260,8 +260,9 @@ class Audit:
         2    fpr   1
         3    fnr   1
         """
-        from cfair.analyses.counterfactual import check_replicates, counterfactual
-        from cfair.nuisance.propensity import read_propensity
+        from cfair.analyses.counterfactual import counterfactual
+        from cfair.analyses.replicates import check_replicates
+        from cfair.nuisance.request import read_propensity
 
         replicates = check_replicates(
             n_boot=n_boot,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cfair.analyses.notes import model_notes, overlap_notes, replicate_notes
 from cfair.analyses.observed import (
     base_counts,
     care_notes,
@@ -19,10 +18,11 @@ from cfair.analyses.observed import (
     require_clusters,
     targets,
 )
+from cfair.analyses.replicates import Replicates
 from cfair.cohort import Cohort
-from cfair.errors import DataError, ModelWarning, OverlapWarning, warn
+from cfair.errors import DataError
 from cfair.inference.aggregate import AGGREGATE_INTERVALS
-from cfair.inference.bootstrap import KINDS, BootstrapDraws, bootstrap_draws
+from cfair.inference.bootstrap import BootstrapDraws, bootstrap_draws
 from cfair.inference.equality import logit_wald
 from cfair.inference.estimates import RateEstimates
 from cfair.inference.influence import (
@@ -36,107 +36,16 @@ from cfair.inference.influence import (
 from cfair.inference.intervals import RATE_INTERVALS
 from cfair.inference.null_design import NullDesign, has_constant
 from cfair.inference.permutation import PermutationNull, permutation_null
-from cfair.inference.resampling import seed_entropy
 from cfair.inference.rows import Rows
-from cfair.nuisance.overlap import Overlap, overlap
-from cfair.nuisance.propensity import (
-    Omitted,
-    Propensity,
-    PropensityRequest,
-    check_truncation,
-    estimate_propensity,
-    omitted_call,
-    omitted_groups,
-)
-from cfair.options import check_count, check_level, check_option
-from cfair.results import text
+from cfair.nuisance.overlap import overlap
+from cfair.nuisance.propensity import Propensity, check_truncation, estimate_propensity
+from cfair.nuisance.request import PropensityRequest
+from cfair.options import check_level, check_option
 from cfair.results.counterfactual import COUNTERFACTUAL, CounterfactualResult, check_deltas
 from cfair.results.rates import MetricRows
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
-
-
-@dataclass(frozen=True)
-class Replicates:
-    """Options of the replicates, checked before any work.
-
-    Attributes
-    ----------
-    n_boot, n_perm : int
-    bootstrap : str or None
-    resamples, permutations : arrays or None
-    seed : int
-    n_jobs : int or None
-    exact, progress : bool
-    """
-
-    n_boot: int
-    n_perm: int
-    bootstrap: str | None
-    resamples: Sequence[Integers] | Integers | None
-    permutations: Integers | None
-    seed: int
-    n_jobs: int | None
-    exact: bool
-    progress: bool
-
-    def kind(self, cohort: Cohort) -> str | None:
-        """The bootstrap: by default of clusters if there are any, else of rows within group."""
-        if self.bootstrap != "auto":
-            return self.bootstrap
-        return "group" if cohort.cluster is None else "cluster"
-
-
-def check_replicates(
-    *,
-    n_boot: Any,
-    n_perm: Any,
-    bootstrap: Any,
-    resamples: Any,
-    permutations: Any,
-    seed: Any,
-    n_jobs: Any,
-    exact: Any,
-    progress: Any,
-) -> Replicates:
-    """Check the options of the replicates.
-
-    Parameters
-    ----------
-    n_boot, n_perm, bootstrap, resamples, permutations, seed, n_jobs, exact, progress
-        As the user gave them.
-
-    Returns
-    -------
-    Replicates
-
-    Raises
-    ------
-    ValueError
-        For a value that is not allowed.
-    """
-    check_option("bootstrap", bootstrap, ["auto", *KINDS, None])
-    if n_jobs is not None and (
-        isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0
-    ):
-        raise ValueError(f"n_jobs must be a whole number other than 0, or None, not {n_jobs!r}.")
-    boots = check_count(n_boot, "n_boot")
-    if bootstrap is None:
-        if resamples is not None:
-            raise ValueError("resamples= needs a bootstrap kind; bootstrap=None asks for none.")
-        boots = 0
-    return Replicates(
-        n_boot=boots,
-        n_perm=check_count(n_perm, "n_perm"),
-        bootstrap=bootstrap,
-        resamples=resamples,
-        permutations=permutations,
-        seed=seed_entropy(seed),
-        n_jobs=None if n_jobs is None else int(n_jobs),
-        exact=bool(exact),
-        progress=bool(progress),
-    )
 
 
 def counterfactual(
@@ -200,10 +109,10 @@ def counterfactual(
     notes = [
         *cohort.notes,
         *propensity.notes,
-        *_model_notes(cohort, propensity),
-        *_overlap_notes(cohort, propensity, diagnostics),
+        *model_notes(cohort, propensity),
+        *overlap_notes(cohort, propensity, diagnostics),
         *cluster_notes(cohort),
-        *_replicate_notes(cohort, replicates),
+        *replicate_notes(cohort, replicates),
         *care_notes(cohort, estimates, rows),
     ]
     counts = base_counts(cohort)
@@ -392,89 +301,3 @@ def _require_finite_weights(d: Integers, propensity: Propensity) -> None:
             f"{int(certain.sum())} untreated rows have a propensity of 1, so their weight is "
             "infinite. Truncate: truncation=(0.005, 0.995)."
         )
-
-
-def _replicate_notes(cohort: Cohort, replicates: Replicates) -> list[str]:
-    """Say it where replicates treat rows of one cluster as independent."""
-    if cohort.cluster is None:
-        return []
-    notes = []
-    if replicates.n_perm or replicates.permutations is not None:
-        notes.append(
-            "the permutation null exchanges labels of rows as if they were independent, whatever "
-            "their cluster; its p-values are too small where clusters and groups go together."
-        )
-    bootstraps = replicates.n_boot > 0 or replicates.resamples is not None
-    if bootstraps and replicates.kind(cohort) != "cluster" and replicates.resamples is None:
-        notes.append(
-            f'bootstrap="{replicates.bootstrap}" draws rows as if they were independent; its '
-            'standard errors are too small with clusters. bootstrap="cluster" draws clusters.'
-        )
-    return notes
-
-
-def _model_notes(cohort: Cohort, propensity: Propensity) -> list[str]:
-    """Warn when the propensity leaves out the score or the attributes, and say if it matters."""
-    if propensity.columns is None:
-        return []
-    notes = []
-    names = [x for x in (cohort.score_name, cohort.prediction_name) if x is not None]
-    call = omitted_call(propensity, cohort)
-    in_span = propensity.fit is not None and call is None  # the call is in, by another name
-    if names and not in_span and not set(names) & set(propensity.columns):
-        notes.append(
-            f"the propensity formula leaves out the score: where treatment follows {names[0]!r}, "
-            f"rates are biased{_evidence(call)}. Add {names[0]}."
-        )
-    elif call is not None and call.p_value < 0.001 and cohort.cutoff is not None:
-        notes.append(
-            f"treatment follows the call {cohort.rule} beyond the propensity formula (score test "
-            f"chi2({call.df}) = {call.chi2:.1f}, {text.p_value(call.p_value)}). "
-            f"Add I({cohort.score_name} >= {cohort.cutoff:g})."
-        )
-    missing = [a for a in cohort.groups.attributes if a not in propensity.columns]
-    if missing:
-        notes.append(
-            f"the propensity formula leaves out {', '.join(missing)}: where treatment differs "
-            f"between groups, their rates are biased"
-            f"{_evidence(omitted_groups(propensity, cohort))}. "
-            f"Add {' * '.join(cohort.groups.attributes)}."
-        )
-    for note in notes:
-        warn(note, ModelWarning)
-    return notes
-
-
-def _evidence(omitted: Omitted | None) -> str:
-    if omitted is None:
-        return ""
-    return (
-        f" (score test of adding it: chi2({omitted.df}) = {omitted.chi2:.1f}, "
-        f"{text.p_value(omitted.p_value)})"
-    )
-
-
-def _overlap_notes(cohort: Cohort, propensity: Propensity, found: Overlap) -> list[str]:
-    notes = []
-    cut = found.truncated_high
-    if cut > 0.01 * cohort.n_used:
-        high = propensity.truncation[1]
-        notes.append(
-            f"poor overlap: {text.share(cut, cohort.n_used)} of the rows have a propensity above "
-            f"{high:g}; no untreated patient is like them, and truncation stands in for data. "
-            "Restrict the question to patients who might go untreated, or coarsen the formula."
-        )
-    weak = found.effective[
-        (found.effective["untreated"] > 0)
-        & (found.effective["share"] < 0.25)
-        & (found.effective["n_effective"] < 50)
-    ]
-    if len(weak):
-        named = ", ".join(
-            f"{row.group} ({row.untreated} untreated count as {row.n_effective:.1f})"
-            for row in weak.head(6).itertuples()
-        )
-        notes.append(f"a few untreated rows carry the weight of {named}.")
-    for note in notes:
-        warn(note, OverlapWarning)
-    return notes

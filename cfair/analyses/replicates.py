@@ -1,0 +1,99 @@
+"""Options of the replicates, checked before any work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfair.cohort import Cohort
+from cfair.inference.bootstrap import KINDS
+from cfair.inference.resampling import seed_entropy
+from cfair.options import check_count, check_option
+
+Integers = NDArray[np.integer]
+
+
+@dataclass(frozen=True)
+class Replicates:
+    """Options of the replicates, checked before any work.
+
+    Attributes
+    ----------
+    n_boot, n_perm : int
+    bootstrap : str or None
+    resamples, permutations : arrays or None
+    seed : int
+    n_jobs : int or None
+    exact, progress : bool
+    """
+
+    n_boot: int
+    n_perm: int
+    bootstrap: str | None
+    resamples: Sequence[Integers] | Integers | None
+    permutations: Integers | None
+    seed: int
+    n_jobs: int | None
+    exact: bool
+    progress: bool
+
+    def kind(self, cohort: Cohort) -> str | None:
+        """The bootstrap: by default of clusters if there are any, else of rows within group."""
+        if self.bootstrap != "auto":
+            return self.bootstrap
+        return "group" if cohort.cluster is None else "cluster"
+
+
+def check_replicates(
+    *,
+    n_boot: Any,
+    n_perm: Any,
+    bootstrap: Any,
+    resamples: Any,
+    permutations: Any,
+    seed: Any,
+    n_jobs: Any,
+    exact: Any,
+    progress: Any,
+) -> Replicates:
+    """Check the options of the replicates.
+
+    Parameters
+    ----------
+    n_boot, n_perm, bootstrap, resamples, permutations, seed, n_jobs, exact, progress
+        As the user gave them.
+
+    Returns
+    -------
+    Replicates
+
+    Raises
+    ------
+    ValueError
+        For a value that is not allowed.
+    """
+    check_option("bootstrap", bootstrap, ["auto", *KINDS, None])
+    if n_jobs is not None and (
+        isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0
+    ):
+        raise ValueError(f"n_jobs must be a whole number other than 0, or None, not {n_jobs!r}.")
+    boots = check_count(n_boot, "n_boot")
+    if bootstrap is None:
+        if resamples is not None:
+            raise ValueError("resamples= needs a bootstrap kind; bootstrap=None asks for none.")
+        boots = 0
+    return Replicates(
+        n_boot=boots,
+        n_perm=check_count(n_perm, "n_perm"),
+        bootstrap=bootstrap,
+        resamples=resamples,
+        permutations=permutations,
+        seed=seed_entropy(seed),
+        n_jobs=None if n_jobs is None else int(n_jobs),
+        exact=bool(exact),
+        progress=bool(progress),
+    )
