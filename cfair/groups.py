@@ -206,6 +206,15 @@ class Groups:
             for level in levels
         )
 
+    @property
+    def margin_names(self) -> tuple[str, ...]:
+        """Printed names of the margins, such as "sex: F", in their order."""
+        return tuple(
+            f"{attribute}: {level}"
+            for attribute, levels in zip(self.attributes, self.level_names, strict=True)
+            for level in levels
+        )
+
     @cached_property
     def margin_matrix(self) -> NDArray[np.float64]:
         """(n_margins, K) array of 0/1: 1 where the group has the margin's level."""

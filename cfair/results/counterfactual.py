@@ -25,12 +25,12 @@ from cfair.results import text
 from cfair.results.rates import RatesResult
 from cfair.results.report import (
     aggregate_lines,
-    attribute_rows,
     cohort_facts,
     equality_line,
+    group_table,
     largest_gap_lines,
+    margin_table,
     notes_lines,
-    shown_groups,
     treatment_fact,
 )
 
@@ -148,7 +148,7 @@ class CounterfactualResult(RatesResult):
     def _draws(self, cells: Array, observed: Array) -> pd.DataFrame:
         groups = self.cohort.groups
         membership = np.vstack([np.eye(groups.n_groups), groups.margin_matrix])
-        names = [*groups.names, *(f"{a}: {v}" for a, v in _margin_names(groups))]
+        names = [*groups.names, *groups.margin_names]
         columns: list[tuple[str, str]] = []
         values: list[Array] = []
         for sums, metrics in ((cells, COUNTERFACTUAL), (observed, ("fpr", "fnr"))):
@@ -441,8 +441,8 @@ class CounterfactualResult(RatesResult):
             f"Counterfactual error rates under no treatment, {self.estimator}",
             [
                 text.facts(self._facts()),
-                self._table(),
-                self._margins(),
+                group_table(self, self._header(), self._cells),
+                margin_table(self, self._header(), self._cells),
                 self._differences(),
                 notes_lines(self.notes),
             ],
@@ -505,28 +505,6 @@ class CounterfactualResult(RatesResult):
         labels = [row.label for row in self.rows]
         return ["n", "untreated", "events", *labels]
 
-    def _table(self) -> list[str]:
-        groups = self.cohort.groups
-        chosen, hidden = shown_groups(self.estimates, groups.n_groups)
-        rows = [[*attribute_rows(groups, k), *self._cells(k)] for k in chosen]
-        if len(groups.attributes) == 1:
-            rows.append(["all", *self._cells(-1)])
-        header = [*map(text.one_line, groups.attributes), *self._header()]
-        return text.table(header, rows, left=len(groups.attributes)) + hidden
-
-    def _margins(self) -> list[str]:
-        groups = self.cohort.groups
-        if len(groups.attributes) == 1:
-            return []
-        rows = [["all", *self._cells(-1)]]
-        names = [f"{a}: {v}" for a, v in _margin_names(groups)]
-        if len(names) <= 24:
-            rows += [
-                [text.one_line(name), *self._cells(groups.n_groups + k)]
-                for k, name in enumerate(names)
-            ]
-        return text.table(["single attributes", *self._header()], rows)
-
     def _differences(self) -> list[str]:
         if np.count_nonzero(self.cohort.groups.sizes) < 2:
             return ["one group only: nothing to compare"]
@@ -550,14 +528,6 @@ class CounterfactualResult(RatesResult):
                 ]
             )
         return text.table(header, rows, gap=3)
-
-
-def _margin_names(groups: Any) -> list[tuple[str, str]]:
-    return [
-        (attribute, level)
-        for attribute, levels in zip(groups.attributes, groups.level_names, strict=True)
-        for level in levels
-    ]
 
 
 def _empty_boot(size: int) -> dict[str, Array]:

@@ -15,12 +15,12 @@ from cfair.results import text
 from cfair.results.rates import RatesResult
 from cfair.results.report import (
     aggregate_lines,
-    attribute_rows,
     cohort_facts,
     equality_line,
+    group_table,
     largest_gap_lines,
+    margin_table,
     notes_lines,
-    shown_groups,
 )
 
 Array = NDArray[np.float64]
@@ -140,8 +140,8 @@ class ObservedResult(RatesResult):
             "Observed rates by group",
             [
                 text.facts(facts),
-                self._table(),
-                self._margins(),
+                group_table(self, self._header(), self._cells),
+                margin_table(self, self._header(), self._cells),
                 self._differences(),
                 notes_lines(self.notes),
             ],
@@ -168,30 +168,6 @@ class ObservedResult(RatesResult):
             value = text.estimate(e.estimate[target], low[target], high[target])
             cells.append(value)
         return cells
-
-    def _table(self) -> list[str]:
-        groups = self.cohort.groups
-        chosen, hidden = shown_groups(self.estimates, groups.n_groups)
-        rows = [[*attribute_rows(groups, k), *self._cells(k)] for k in chosen]
-        if len(groups.attributes) == 1:
-            rows.append(["all", *self._cells(-1)])
-        lines = text.table([*groups.attributes, *self._header()], rows, left=len(groups.attributes))
-        return lines + hidden
-
-    def _margins(self) -> list[str]:
-        groups = self.cohort.groups
-        K = groups.n_groups
-        if len(groups.attributes) == 1:
-            return []
-        rows = [["all", *self._cells(-1)]]
-        names = [
-            f"{attribute}: {level}"
-            for attribute, levels in zip(groups.attributes, groups.level_names, strict=True)
-            for level in levels
-        ]
-        if len(names) <= 24:
-            rows += [[text.one_line(n), *self._cells(K + k)] for k, n in enumerate(names)]
-        return text.table(["single attributes", *self._header()], rows)
 
     def _differences(self) -> list[str]:
         if np.count_nonzero(self.cohort.groups.sizes) < 2:

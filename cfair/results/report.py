@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: Groups printed in full; beyond it the frame has them all and the print says so.
 MAX_GROUPS = 40
+#: Levels of single attributes printed.
+MAX_MARGINS = 24
 
 
 def cohort_facts(cohort: Cohort) -> list[tuple[str, str]]:
@@ -83,6 +85,34 @@ def shown_groups(
         f"overall rate, in standard errors. The frame .rates has all."
     )
     return [int(k) for k in chosen], [line]
+
+
+def group_table(
+    result: RatesResult, header: Sequence[str], cells: Callable[[int], list[str]]
+) -> list[str]:
+    """A line per intersectional group, and one for all when there is a single attribute."""
+    groups = result.cohort.groups
+    chosen, hidden = shown_groups(result.estimates, groups.n_groups)
+    rows = [[*attribute_rows(groups, k), *cells(k)] for k in chosen]
+    if len(groups.attributes) == 1:
+        rows.append(["all", *cells(-1)])
+    names = map(text.one_line, groups.attributes)
+    return text.table([*names, *header], rows, left=len(groups.attributes)) + hidden
+
+
+def margin_table(
+    result: RatesResult, header: Sequence[str], cells: Callable[[int], list[str]]
+) -> list[str]:
+    """A line for all, and one per level of each attribute; nothing for a single attribute."""
+    groups = result.cohort.groups
+    if len(groups.attributes) == 1:
+        return []
+    shown = groups.margin_names[:MAX_MARGINS]
+    rows = [["all", *cells(-1)]]
+    rows += [[text.one_line(n), *cells(groups.n_groups + k)] for k, n in enumerate(shown)]
+    hidden = len(groups.margin_names) - len(shown)
+    more = f"... {plural(hidden, 'level')} not shown. The frame .marginals has all."
+    return text.table(["single attributes", *header], rows) + [more] * (hidden > 0)
 
 
 def equality_line(result: RatesResult, chosen: Sequence[int]) -> list[str]:
