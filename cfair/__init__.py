@@ -15,10 +15,12 @@ from cfair._version import __version__
 if TYPE_CHECKING:
     from cfair.audit import Audit
     from cfair.datasets import load_cohort, simulate_cohort, true_disparities, true_rates
+    from cfair.nuisance.learners import Learner
 
 # Heavy parts are imported when they are used, so that `import cfair` costs next to nothing.
 _WHERE = {
     "Audit": "cfair.audit",
+    "Learner": "cfair.nuisance.learners",
     "load_cohort": "cfair.datasets",
     "simulate_cohort": "cfair.datasets",
     "true_disparities": "cfair.datasets",
@@ -28,6 +30,7 @@ _ROOMS = ("datasets", "errors", "estimators", "plotting")
 
 __all__ = [
     "Audit",
+    "Learner",
     "__version__",
     "load_cohort",
     "simulate_cohort",

@@ -1,0 +1,125 @@
+"""The passes over the rows of a multinomial logistic regression.
+
+Arrays lie class by class, so that a pass is a few operations on contiguous blocks that stay in
+cache, and one matrix product of pairs of classes with pairs of columns.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.integer]
+
+CACHED = 60_000  # numbers in the largest array of a block of rows
+
+
+def sweep(
+    X: Array, code: Integers, w: Array, beta: Array, *, deviance: bool = True
+) -> tuple[Array, Array, Array]:
+    """One pass over the rows for several replicates: deviance, score and information.
+
+    Parameters
+    ----------
+    X : (n, p) array
+    code : (b, n) array of int
+        Class of each row: -1 for the reference, 0..C-1 for the others.
+    w : (b, n) array
+        Weights.
+    beta : (C, b, p) array
+    deviance : bool, default True
+        Whether to work out the deviance; zeros if not.
+
+    Returns
+    -------
+    deviance : (b,) array
+    score : (C, b, p) array
+    information : (b, C p, C p) array
+    """
+    C, b, p = beta.shape
+    first, second, _ = _pairs(p)
+    n_pairs = C * (C + 1) // 2
+    lost, score = np.zeros(b), np.zeros((C * b, p))
+    sums = np.zeros((n_pairs * b, len(first)))
+    size = max(CACHED // (b * max(n_pairs, 1)), 1)
+    classes = np.arange(C, dtype=code.dtype)[:, None, None]
+    for begin in range(0, len(X), size):
+        rows = slice(begin, begin + size)
+        xt = np.ascontiguousarray(X[rows].T)
+        P, rest = _probabilities((beta.reshape(C * b, p) @ xt).reshape(C, b, xt.shape[1]))
+        own = code[:, rows] == classes
+        if deviance:
+            happened = np.where(own, P, 0.0).sum(axis=0) + np.where(code[:, rows] < 0, rest, 0.0)
+            lost -= 2 * np.sum(w[:, rows] * np.log(np.maximum(happened, 1e-300)), axis=1)
+        residual = own - P
+        residual *= w[:, rows]
+        score += residual.reshape(score.shape[0], xt.shape[1]) @ xt.T
+        sums += _pair_weights(P, P * w[:, rows]) @ (xt[first] * xt[second]).T
+    return lost, score.reshape(C, b, p), _unfold(sums, C, b, p)
+
+
+def _probabilities(eta: Array) -> tuple[Array, Array]:
+    """Of the other classes (C, b, m), in place of `eta`, and of the reference (b, m)."""
+    top = eta.max(axis=0, initial=0.0)
+    eta -= top
+    np.exp(eta, out=eta)
+    rest = np.exp(-top)
+    total = eta.sum(axis=0)
+    total += rest
+    np.reciprocal(total, out=total)
+    eta *= total
+    rest *= total
+    return eta, rest
+
+
+def _pair_weights(P: Array, Q: Array) -> Array:
+    """``Q_a (1 - P_a)`` and ``Q_a P_b`` of the pairs of classes a <= b, replicate by replicate."""
+    C, b, m = P.shape
+    weight = np.empty((C * (C + 1) // 2, b, m))
+    k = 0
+    for a in range(C):
+        np.subtract(1.0, P[a], out=weight[k])
+        weight[k] *= Q[a]
+        np.multiply(Q[a], P[a + 1 :], out=weight[k + 1 : k + C - a])
+        k += C - a
+    return weight.reshape(len(weight) * b, m)
+
+
+def _unfold(sums: Array, C: int, b: int, p: int) -> Array:
+    """Information matrices from the sums for pairs of classes and pairs of columns."""
+    sign = np.where(np.eye(C, dtype=bool), 1.0, -1.0)[:, None, :, None, None]
+    full = sums.reshape(len(sums) // b, b, sums.shape[1])[
+        _pairs(C)[2][:, None, :, None], :, _pairs(p)[2][None, :, None, :]
+    ]
+    return np.ascontiguousarray((full * sign).reshape(C * p, C * p, b).transpose(2, 0, 1))
+
+
+@lru_cache(maxsize=64)
+def _pairs(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+    """First and second of each pair a <= b, and the number of the pair at (a, b) and (b, a)."""
+    first, second = np.triu_indices(size)
+    number = np.empty((size, size), dtype=np.intp)
+    number[first, second] = number[second, first] = np.arange(len(first))
+    return first, second, number
+
+
+def softmax(eta: Array) -> Array:
+    """Probabilities from linear predictors.
+
+    Parameters
+    ----------
+    eta : (..., K, n) array
+        Minus infinity for a class that cannot happen.
+
+    Returns
+    -------
+    (..., K, n) array
+        NaN where no class can happen.
+    """
+    with np.errstate(invalid="ignore"):
+        P: Array = np.exp(eta - eta.max(axis=-2, keepdims=True))
+        P /= P.sum(axis=-2, keepdims=True)
+    return P
