@@ -40,6 +40,11 @@ class Audit:
         propensity formula may name it instead.
     cluster : name or array, optional
         Rows with the same value, a hospital say, are not independent.
+    weights : name or array, optional
+        Sampling weights: for how many people a row stands. Non-negative and of any scale, since
+        only their ratios count. A row of weight 0 is counted in ``n`` and carries nothing else.
+        Rates are weighted, and their standard errors those of linearization, with the weights as
+        known and the rows, or the clusters, as independent.
     outcome_event, treatment_event : optional
         The value that counts as 1. Never guessed.
     missing : {"raise", "drop", "level"}, default "raise"
@@ -77,6 +82,7 @@ class Audit:
         prediction: Any = None,
         treatment: Any = None,
         cluster: Any = None,
+        weights: Any = None,
         outcome_event: Any = None,
         treatment_event: Any = None,
         missing: str = "raise",
@@ -93,6 +99,7 @@ class Audit:
                 prediction=prediction,
                 treatment=treatment,
                 cluster=cluster,
+                weights=weights,
                 outcome_event=outcome_event,
                 treatment_event=treatment_event,
                 missing=missing,
@@ -165,8 +172,11 @@ class Audit:
 
     def counterfactual(
         self,
-        propensity: Any,
+        propensity: Any = None,
         *,
+        outcome_model: Any = None,
+        estimator: str | None = None,
+        folds: Any = None,
         level: float = 0.95,
         interval: str = "wilson",
         aggregate_interval: str = "tie-aware",
@@ -183,19 +193,29 @@ class Audit:
         exact: bool = False,
         progress: bool = False,
     ) -> CounterfactualResult:
-        """Error rates had nobody been treated, by inverse probability weighting.
+        """Error rates had nobody been treated: weighted, doubly robust, or by an outcome model.
 
         cFPR is the share flagged among those who would have had no event without treatment, cFNR
         the share missed among those who would have had one. They need consistency, no unmeasured
-        confounding of treatment given the variables of the propensity, and positivity. The
-        propensity has to contain the score and the attributes.
+        confounding of treatment given the variables of the models, and positivity. The models have
+        to contain the score and the attributes.
 
         Parameters
         ----------
-        propensity : str, array or fitted statsmodels result
+        propensity : str, Learner, array or fitted statsmodels result
             A patsy formula such as ``"treated ~ sex * race + risk + age"``, whose left side names
-            the treatment; the name of a column of probabilities; the probabilities, one per row;
-            or a fitted binary-response result.
+            the treatment; a `Learner`; the name of a column of probabilities; the probabilities,
+            one per row; or a fitted binary-response result. Not needed for ``"plugin"``.
+        outcome_model : str, Learner, array or fitted statsmodels result, optional
+            The same for the outcome, such as ``"readmitted ~ sex * race + risk + age"``. Fitted on
+            the untreated; on all rows, and predicted with treatment set to none, if the treatment
+            is among its terms.
+        estimator : {"ipw", "aipw", "plugin"}, optional
+            Inverse probability weighting; augmented weighting, right if one of the two models is
+            right, the default with an outcome model; or the outcome model alone.
+        folds : int, name or array, optional
+            Predict out of fold: the number of folds, drawn within groups (clusters are kept whole),
+            or the fold of each row. By default 5 with a learner, else none.
         level : float, default 0.95
             Confidence level.
         interval : {"wilson", "logit", "plain"}, default "wilson"
@@ -246,6 +266,9 @@ class Audit:
         Wastvedt S, Huling JD, Wolfson J (2023). An intersectional framework for counterfactual
         fairness in risk prediction. Biostatistics, kxad021.
 
+        Mishler A, Kennedy EH, Chouldechova A (2021). Fairness in risk assessment instruments:
+        post-processing to achieve counterfactual equalized odds. FAccT 2021, 386-400.
+
         Examples
         --------
         >>> import cfair
@@ -262,7 +285,7 @@ class Audit:
         """
         from cfair.analyses.counterfactual import counterfactual
         from cfair.analyses.replicates import check_replicates
-        from cfair.nuisance.request import read_propensity
+        from cfair.analyses.treatment import read_counterfactual
 
         replicates = check_replicates(
             n_boot=n_boot,
@@ -275,12 +298,13 @@ class Audit:
             exact=exact,
             progress=progress,
         )
-        request = read_propensity(propensity, self._declared)
+        request = read_counterfactual(self._declared, propensity, outcome_model, estimator, folds)
         return counterfactual(
             make_cohort(
                 self._declared,
                 request.columns,
-                treatment=request.left,
+                outcome=request.left_of("outcome"),
+                treatment=request.left_of("propensity"),
                 cluster=cluster,
                 also_missing=request.missing,
             ),

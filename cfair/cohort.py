@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from cfair.columns import Binary, Score
+from cfair.columns import Binary, Score, check_some_weight
 from cfair.errors import CutoffWarning, DataError, SmallGroupWarning, warn
 from cfair.frame import show_some
 from cfair.groups import Factor, Groups, cross
@@ -97,7 +97,7 @@ class Cohort:
     rows : (n,) intp array
         Their positions in the caller's table.
     cluster : (n,) intp array or None
-        Cluster of each row, 0..n_clusters-1.
+        Cluster of each row, numbered from 0.
     n_read : int
         Rows of the table; `dropped` says which are not here.
     dropped : Dropped
@@ -106,6 +106,9 @@ class Cohort:
         How S came about, such as 'risk >= 0.5'.
     notes : tuple of str
         What a reader of the result should know.
+    weights : (n,) float array or None
+        Sampling weights with mean 1 over these rows. None if there are none, or all are equal and
+        so change nothing; `weights_name` tells the two apart.
     """
 
     y: NDArray[np.int8]
@@ -129,11 +132,39 @@ class Cohort:
     cluster_name: str | None = None
     cutoff: float | None = None
     notes: tuple[str, ...] = ()
+    weights: NDArray[np.float64] | None = None
+    weights_name: str | None = None
 
     @property
     def n_clusters(self) -> int | None:
-        """Number of clusters among the rows used; None if rows count as independent."""
-        return None if self.cluster is None else len(np.unique(self.cluster))
+        """Number of clusters among the rows used; None if rows count as independent.
+
+        A cluster whose rows all have weight 0 carries nothing and does not count.
+        """
+        if self.cluster is None:
+            return None
+        return len(np.unique(self.cluster if self.weights is None else self.cluster[self.weighted]))
+
+    @property
+    def weighted(self) -> NDArray[np.bool_]:
+        """Rows that carry weight: all, unless some weights are 0."""
+        return np.ones(self.n_used, dtype=bool) if self.weights is None else self.weights > 0
+
+    @property
+    def weighted_cluster(self) -> NDArray[np.intp]:
+        """Cluster of each row among those that carry weight; rows without any are in the first."""
+        if self.cluster is None:
+            raise ValueError("this cohort has no clusters")
+        codes = np.zeros(self.n_used, dtype=np.intp)
+        codes[self.weighted] = np.unique(self.cluster[self.weighted], return_inverse=True)[1]
+        return codes
+
+    @property
+    def kish(self) -> float:
+        """Kish's effective size: how many rows of equal weight these are worth."""
+        if self.weights is None:
+            return float(self.n_used)
+        return float(self.weights.sum() ** 2 / np.sum(self.weights**2))
 
     @property
     def n_used(self) -> int:
@@ -261,9 +292,13 @@ def _select_rows(declared: Declared, others: dict[str, NDArray[np.bool_]]) -> _R
         gone, small = small, {}
         _check_some_left(keep, by_column, gone)
         groups = cross([attribute.take(keep) for attribute in declared.attributes])
+    carry, which = keep, "rows used"
+    if declared.weights is not None:
+        check_some_weight(declared.weights.name, declared.weights.values[keep])
+        carry, which = keep & (declared.weights.values > 0), "rows of weight above 0"
     for role, column in (("outcome", declared.outcome), ("treatment", declared.treatment)):
         if column is not None:
-            _check_both_values(column, role, keep)
+            _check_both_values(column, role, carry, which)
     by_group = _dropped_by_group(declared.attributes, keep)
     return _Rows(keep, groups, Dropped(int((~keep).sum()), by_column, by_group, gone), small)
 
@@ -292,7 +327,7 @@ def _check_some_left(
         )
 
 
-def _check_both_values(column: Binary, role: str, keep: NDArray[np.bool_]) -> None:
+def _check_both_values(column: Binary, role: str, keep: NDArray[np.bool_], which: str) -> None:
     n, n_events = int(keep.sum()), int(column.values[keep].sum())
     if 0 < n_events < n:
         return
@@ -301,7 +336,7 @@ def _check_both_values(column: Binary, role: str, keep: NDArray[np.bool_]) -> No
     else:
         what = "no treated rows" if n_events == 0 else "no untreated rows"
     raise DataError(
-        f"{role} column {column.name!r} has {what}: all {n} rows used are "
+        f"{role} column {column.name!r} has {what}: all {n} {which} are "
         f"{0 if n_events == 0 else 1} (1 is {column.event!r}). Both values are needed."
     )
 
@@ -345,7 +380,8 @@ def _one_side(declared: Declared, keep: NDArray[np.bool_]) -> str | None:
 def _assemble(
     declared: Declared, outcome: Binary, rows: _Rows, formula_columns: Sequence[str]
 ) -> Cohort:
-    keep, treatment, score = rows.keep, declared.treatment, declared.score
+    keep, weights = rows.keep, declared.weights
+    treatment, score = declared.treatment, declared.score
     cluster = None if declared.cluster is None else declared.cluster.take(keep)
     return Cohort(
         y=outcome.values[keep],
@@ -369,7 +405,15 @@ def _assemble(
         cluster_name=None if cluster is None else cluster.name,
         cutoff=None if declared.roles.cutoff is None else float(declared.roles.cutoff),
         notes=_notes(declared, rows),
+        weights=None if weights is None else _mean_one(weights.values[keep]),
+        weights_name=None if weights is None else weights.name,
     )
+
+
+def _mean_one(weights: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """Weights with mean 1, whatever their scale; None if they are equal up to rounding."""
+    share = weights / weights.max()  # first, since a sum of very large weights overflows
+    return None if share.min() > 1 - 1e-12 else share / share.mean()
 
 
 def _formula_data(declared: Declared, rows: _Rows, names: Sequence[str]) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Checks of single columns by what they are for: 0/1 columns, the score, columns of a formula."""
+"""Checks of single columns by what they are for: 0/1 columns, score, weights, formula columns."""
 
 from __future__ import annotations
 
@@ -48,6 +48,19 @@ class Score:
     def positive(self, cutoff: float) -> NDArray[np.int8]:
         """S = 1{score >= cutoff}, 0 where the score is missing."""
         return (self.values >= cutoff).astype(np.int8)
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Sampling weights, non-negative, NaN where missing, on any scale."""
+
+    name: str
+    values: NDArray[np.float64]
+
+    @property
+    def missing(self) -> NDArray[np.bool_]:
+        """Rows without a value."""
+        return np.isnan(self.values)
 
 
 def read_binary(
@@ -134,6 +147,71 @@ def read_score(series: pd.Series) -> Score:
             f"({int(outside.sum())} rows outside). {_score_hint(low, high)}"
         )
     return Score(name, values)
+
+
+def read_weights(series: pd.Series) -> Weights:
+    """Check sampling weights: non-negative real numbers, not all 0.
+
+    Parameters
+    ----------
+    series : pandas.Series
+
+    Returns
+    -------
+    Weights
+
+    Raises
+    ------
+    DataError
+
+    Examples
+    --------
+    >>> read_weights(pd.Series([2, 0, 1], name="w")).values
+    array([2., 0., 1.])
+    """
+    name, dtype = str(series.name), series.dtype
+    boolean = pd.api.types.is_bool_dtype(dtype)
+    numeric = getattr(dtype, "kind", "O") in "iuf" and not boolean
+    if isinstance(dtype, pd.CategoricalDtype) or not numeric:
+        first = show_some([repr(v) for v in series.dropna().head(3)])
+        convert = f"table[{name!r}].astype(int)" if boolean else f"pd.to_numeric(table[{name!r}])"
+        raise DataError(
+            f"weights column {name!r} must be numbers, but is {describe_kind(series)} of dtype "
+            f"{dtype} ({first}). Convert it, for example with {convert}."
+        )
+    values: NDArray[np.float64] = series.to_numpy(dtype=np.float64, na_value=np.nan)
+    wrong = {
+        "infinite": (
+            np.isinf(values),
+            "Correct them, or set them to missing (np.nan) and say what missing values mean "
+            "(missing=).",
+        ),
+        "negative": (
+            values < 0,
+            "A weight says for how many people a row stands. Correct them, or set them to 0 where "
+            "a row stands for nobody.",
+        ),
+    }
+    for kind, (rows, advice) in wrong.items():
+        if rows.any():
+            n = int(rows.sum())
+            first = ", ".join(f"{v:g}" for v in values[rows][:3]) + ", ..." * (n > 3)
+            raise DataError(
+                f"weights column {name!r} has {kind} values in {n} row{'s' * (n > 1)} ({first}). "
+                f"{advice}"
+            )
+    check_some_weight(name, values)
+    return Weights(name, values)
+
+
+def check_some_weight(name: str, values: NDArray[np.float64]) -> None:
+    """Refuse weights that are all 0; a column without any value is left to the missing ones."""
+    known = values[~np.isnan(values)]
+    if len(known) and not known.any():
+        raise DataError(
+            f"weights column {name!r} is 0 in all {len(known)} rows used: nobody is left to "
+            "estimate a rate from. Give the weights of these rows, or leave weights= out."
+        )
 
 
 def check_cutoff(cutoff: Any) -> float:

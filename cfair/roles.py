@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from cfair.columns import (
     Binary,
     Score,
+    Weights,
     check_cutoff,
     formula_column,
     read_attribute,
     read_binary,
     read_score,
+    read_weights,
 )
 from cfair.errors import DataError
 from cfair.frame import Table, as_table, is_name
@@ -45,6 +47,8 @@ class Roles:
         The treatment, 0/1 or True/False; with `treatment_event`, any two or more values.
     cluster : name or array, optional
         Rows with the same value belong together.
+    weights : name or array, optional
+        Sampling weights: for how many people a row stands, on any scale. Non-negative.
     outcome_event, treatment_event : optional
         The value that counts as 1.
     missing : {"raise", "drop", "level"}
@@ -63,6 +67,7 @@ class Roles:
     prediction: Any = None
     treatment: Any = None
     cluster: Any = None
+    weights: Any = None
     outcome_event: Any = None
     treatment_event: Any = None
     missing: str = "raise"
@@ -91,6 +96,7 @@ class Declared:
     prediction: Binary | None = None
     score: Score | None = None
     cluster: Factor | None = None
+    weights: Weights | None = None
     warned: frozenset[str] = frozenset()
     _formula_columns: dict[str, pd.Series] = field(default_factory=dict, repr=False)
 
@@ -102,15 +108,15 @@ class Declared:
 
     @property
     def by_name(self) -> dict[str, Binary | Score | Factor]:
-        """The columns with a role, the cluster aside, by name."""
+        """The columns with a role, cluster and weights aside, by name."""
         parts = [self.outcome, self.treatment, self.score, self.prediction, *self.attributes]
         return {part.name: part for part in parts if part is not None}
 
     @property
     def missing(self) -> dict[str, NDArray[np.bool_]]:
         """Rows with missing values, per column with a role."""
-        masks = {name: part.missing for name, part in self.by_name.items()}
-        return masks if self.cluster is None else {**masks, self.cluster.name: self.cluster.missing}
+        aside = [part for part in (self.cluster, self.weights) if part is not None]
+        return {part.name: part.missing for part in [*self.by_name.values(), *aside]}
 
     def prepared(self, name: str) -> pd.Series:
         """Read a column without a role, for use in formulas; each is read once."""
@@ -163,6 +169,7 @@ class Declared:
             "prediction": self.prediction,
             "score": self.score,
             "cluster": self.cluster,
+            "weights": self.weights,
         }
         found = [(role, part.name) for role, part in single.items() if part is not None]
         return found + [("groups", attribute.name) for attribute in self.attributes]
@@ -206,6 +213,7 @@ def read_declaration(data: Any, roles: Roles) -> Declared:
         prediction=prediction,
         score=score,
         cluster=factor(single["cluster"]) if "cluster" in single else None,
+        weights=read_weights(single["weights"]) if "weights" in single else None,
     )
 
 
@@ -246,6 +254,7 @@ def _given(roles: Roles) -> list[tuple[str, Any, str]]:
         "prediction": roles.prediction,
         "treatment": roles.treatment,
         "cluster": roles.cluster,
+        "weights": roles.weights,
     }
     groups = roles.groups
     if isinstance(groups, pd.DataFrame):

@@ -16,10 +16,12 @@ from cfair.inference.bootstrap import (
     bootstrap_draws,
     bootstrap_interval,
     exchangeable_weights,
-    faircfint_sizes,
 )
-from cfair.inference.influence import TreatmentModel
+from cfair.inference.contributions import TreatmentModel, ipw_contributions
+from cfair.inference.drawing import faircfint_sizes
+from cfair.inference.refit import CounterfactualModels
 from cfair.inference.rows import Rows
+from cfair.nuisance.binary import BinaryModel, DesignRows
 from cfair.nuisance.logistic import fit_logistic
 
 pytestmark = pytest.mark.filterwarnings("ignore::cfair.errors.CfairWarning")
@@ -138,7 +140,7 @@ def test_faircfint_draws_n_to_three_quarters_within_strata(n):
     t = table(n)
     y, s, d, g = arrays(t)
     draws = bootstrap_draws(
-        Rows(y, s, d, g, 6), TreatmentModel(t["chance"].to_numpy()), np.zeros(0),
+        CounterfactualModels(Rows(y, s, d, g, 6), "ipw", t["chance"].to_numpy()),
         kind="faircfint", n_boot=6, seed=1,
     )  # fmt: skip
     m = int(np.floor(n**0.75 + 1e-9))
@@ -149,18 +151,18 @@ def test_faircfint_draws_n_to_three_quarters_within_strata(n):
     assert len(np.unique(draws.cells.sum(axis=(1, 2, 3)))) > 1 or n < 100
 
 
-def test_groups_keep_their_size_and_clusters_stay_whole():
+def test_groups_keep_their_size_and_clusters_stay_whole(cells_made):
     t = table(400)
     result = audit(t).counterfactual(FORMULA, n_boot=20, seed=1)
     sizes = result.cohort.groups.sizes
-    assert (result.boot.observed.sum(axis=(2, 3)) == sizes).all()
+    assert (cells_made[0].observed.sum(axis=(2, 3)) == sizes).all()
     t["site"] = np.arange(400) // 2  # pairs of rows
     pairs = pd.concat([t.iloc[::2]] * 2).sort_index(kind="stable").assign(site=t["site"].to_numpy())
     pairs = pairs.reset_index(drop=True)
     result = audit(pairs, cluster="site").counterfactual(
         FORMULA, n_boot=20, bootstrap="cluster", seed=1
     )
-    assert (result.boot.observed % 2 == 0).all()
+    assert (cells_made[1].observed % 2 == 0).all()
     assert (result.boot.rows_per_replicate == 400).all()
 
 
@@ -221,17 +223,19 @@ def test_one_pass_replicates_are_weighted_refits():
     y, s, d = (data[c].to_numpy(dtype=int) for c in ("y", "s", "d"))
     g = np.unique((data["a1"] + data["a2"]).to_numpy(), return_inverse=True)[1]
     fit = fit_logistic(X, d)
-    model = TreatmentModel(np.clip(fit.fitted, 0.005, 0.995), X, fit.fitted)
-    rows = Rows(y, s, d, g, 4)
-    sample = module._sample(rows, model, fit.coef, (0.005, 0.995), None, canonical=True)
-    plan = module._one_pass_plan(sample)
+    pi = np.clip(fit.fitted, 0.005, 0.995)
+    rows = DesignRows(X)
+    treatment = BinaryModel(d.astype(float), rows, (rows,), np.ones(5200, bool))
+    models = CounterfactualModels(Rows(y, s, d, g, 4), "ipw", pi, treatment=treatment)
+    added = ipw_contributions(y, s, d, g, TreatmentModel(pi, X, fit.fitted))
+    plan = module.one_pass_plan(models, added)
     block = module.streams(1, 2, 10)[0]
-    fast = module._one_pass(sample, plan, block)
+    fast = module.one_pass(plan, block)
     rng = block.generator()
     weights = np.column_stack(
         [exchangeable_weights(rng, 10, rows.stop - rows.start) for rows, _ in plan.blocks]
     )
-    slow = module._refit_weights(sample, weights.astype(float))
+    slow = models.under_counts(plan.at.put_back(weights.astype(float)))
     np.testing.assert_allclose(fast.observed, slow.observed)
     np.testing.assert_allclose(fast.cells, slow.cells, rtol=0.02)
     assert np.abs(fast.cells / slow.cells - 1).mean() < 0.002
@@ -241,13 +245,13 @@ def test_one_pass_replicates_are_weighted_refits():
 
 
 @pytest.mark.parametrize("n", [400, 5000])
-def test_separation_stops_no_replicate(n):
+def test_separation_stops_no_replicate(n, cells_made):
     t = table(n)
     t["old"] = (t["age"] > 1).astype(float)
     t.loc[t["age"] > 1, "d"] = 1
     result = audit(t).counterfactual("d ~ sex * race + s + old", n_boot=40, seed=1)
     assert np.isfinite(result.boot_draws[["cfpr", "cfnr"]].to_numpy()).mean() > 0.9
-    for b, part in enumerate(result.boot.cells.sum(axis=(1, 2, 3))):
+    for b, part in enumerate(cells_made[0].cells.sum(axis=(1, 2, 3))):
         assert 0.5 * n < part < 2 * n, f"replicate {b}: the weights add up to {part}"
 
 

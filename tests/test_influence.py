@@ -10,14 +10,9 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from cfair.estimators.confusion import RATE_CELLS, confusion_counts, observed_rates
-from cfair.inference.influence import (
-    TreatmentModel,
-    cell_moments,
-    cluster_scores,
-    ipw_influence,
-    rate_covariance,
-    weight_derivative,
-)
+from cfair.inference.contributions import TreatmentModel, weight_derivative
+from cfair.inference.influence import ipw_influence, rate_covariance
+from cfair.inference.moments import cell_moments, cluster_scores
 from cfair.nuisance.logistic import fit_logistic
 
 K = 3

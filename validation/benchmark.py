@@ -202,7 +202,7 @@ def bootstrap_errors(data: pd.DataFrame, text: str) -> tuple[float, float, float
     They are drawn inside, so this goes below the public functions.
     """
     from cfair.inference import bootstrap as b
-    from cfair.inference.influence import TreatmentModel
+    from cfair.inference.contributions import TreatmentModel
     from cfair.inference.resampling import streams
     from cfair.inference.rows import Rows
 
@@ -224,10 +224,11 @@ def bootstrap_errors(data: pd.DataFrame, text: str) -> tuple[float, float, float
         )
         exact.append(b._refit_weights(sample, weights.astype(float)).cells)
     rates = [np.hstack(rates_from_cells(np.concatenate(parts))) for parts in (fast, exact)]
-    multinomial = analyse(data, text, n_boot=REPLICATES, exact=True, seed=3).boot.cells
+    boot = analyse(data, text, n_boot=REPLICATES, exact=True, seed=3).boot
+    multinomial = np.hstack([boot.rates[m][:, : c.groups.n_groups] for m in ("cfpr", "cfnr")])
     in_order = np.concatenate(fast)[:, sample.at.rank]  # of the groups
     own = np.hstack(rates_from_cells(in_order))
-    ratio = own.std(axis=0) / np.hstack(rates_from_cells(multinomial)).std(axis=0)
+    ratio = own.std(axis=0) / multinomial.std(axis=0)
     return (*in_deviations(*rates), float(ratio.mean()))
 
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cfair.analyses.notes import model_notes, overlap_notes, replicate_notes
+from cfair.analyses.notes import (
+    inference_notes,
+    model_notes,
+    overlap_notes,
+    range_notes,
+    replicate_notes,
+)
 from cfair.analyses.observed import (
     base_counts,
     care_notes,
@@ -19,27 +26,18 @@ from cfair.analyses.observed import (
     targets,
 )
 from cfair.analyses.replicates import Replicates
+from cfair.analyses.treatment import CounterfactualRequest, FittedModels, fit_models
 from cfair.cohort import Cohort
-from cfair.errors import DataError
 from cfair.inference.aggregate import AGGREGATE_INTERVALS
 from cfair.inference.bootstrap import BootstrapDraws, bootstrap_draws
-from cfair.inference.equality import logit_wald
 from cfair.inference.estimates import RateEstimates
-from cfair.inference.influence import (
-    CellMoments,
-    RateCovariance,
-    TreatmentModel,
-    cell_moments,
-    cluster_scores,
-    rate_covariance,
-)
+from cfair.inference.influence import RateCovariance, rate_covariance
 from cfair.inference.intervals import RATE_INTERVALS
-from cfair.inference.null_design import NullDesign, has_constant
+from cfair.inference.moments import CellMoments, contribution_moments, contribution_scores
 from cfair.inference.permutation import PermutationNull, permutation_null
-from cfair.inference.rows import Rows
+from cfair.inference.replicates import RateDraws, draws_covariance, draws_from_cells
 from cfair.nuisance.overlap import overlap
-from cfair.nuisance.propensity import Propensity, check_truncation, estimate_propensity
-from cfair.nuisance.request import PropensityRequest
+from cfair.nuisance.propensity import check_truncation
 from cfair.options import check_level, check_option
 from cfair.results.counterfactual import COUNTERFACTUAL, CounterfactualResult, check_deltas
 from cfair.results.rates import MetricRows
@@ -48,9 +46,17 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
 
 
+#: Estimators in words.
+_NAMES = {
+    "ipw": "inverse probability weighting (IPW)",
+    "aipw": "doubly robust (AIPW)",
+    "plugin": "the outcome model alone (plug-in)",
+}
+
+
 def counterfactual(
     cohort: Cohort,
-    request: PropensityRequest,
+    request: CounterfactualRequest,
     replicates: Replicates,
     *,
     level: float = 0.95,
@@ -59,13 +65,13 @@ def counterfactual(
     truncation: Any = (0.005, 0.995),
     u_delta: float = 0.1,
 ) -> CounterfactualResult:
-    """Estimate counterfactual error rates by inverse probability weighting.
+    """Estimate counterfactual error rates.
 
     Parameters
     ----------
     cohort : Cohort
         With a treatment.
-    request : PropensityRequest
+    request : CounterfactualRequest
     replicates : Replicates
     level : float, default 0.95
     interval : {"wilson", "logit", "plain"}, default "wilson"
@@ -82,67 +88,81 @@ def counterfactual(
     check_option("interval", interval, RATE_INTERVALS)
     check_option("aggregate_interval", aggregate_interval, AGGREGATE_INTERVALS)
     limits = check_truncation(truncation)
-    _check_rows_given(replicates, cohort)
-    propensity = estimate_propensity(request, cohort, limits)
-    assert cohort.d is not None
-    _require_finite_weights(cohort.d, propensity)
-    model = TreatmentModel(
-        propensity.pi,
-        propensity.matrix,
-        None if propensity.fit is None else propensity.fitted,
-        None if propensity.fit is None else propensity.fit.information,
-    )
-    arrays = (cohort.y, cohort.s, cohort.d, cohort.groups.codes)
-    K = cohort.groups.n_groups
-    moments = cell_moments(*arrays, model, K)
-    scores = None
-    if cohort.cluster is not None:
-        require_clusters(cohort)
-        scores = cluster_scores(*arrays, model, K, cohort.cluster)
-    joint = rate_covariance(moments, targets(cohort), cluster_scores=scores)
+    replicates.check_rows(cohort)
+    fitted = fit_models(request, cohort, limits, replicates)
+    moments = contribution_moments(fitted.added, cohort.groups.n_groups, cohort.weights)
+    boot = _bootstrap(cohort, fitted, replicates)
+    null = _null(fitted, replicates)
+    membership = targets(cohort)
+    draws = None if boot is None else _draws(boot, membership)
+    joint = _covariance(cohort, fitted, moments, draws)
     estimates = _estimates(joint, cohort)
-    rows = _rows(cohort, estimates, joint, moments)
+    rows = _rows(cohort, estimates, joint, moments, request.estimator)
     observed = observed_estimates(cohort, ["fpr", "fnr"])
-    boot = _bootstrap(cohort, model, propensity, replicates)
-    null = _null(cohort, propensity, replicates)
-    diagnostics = overlap(cohort, propensity)
+    propensity = fitted.propensity
+    diagnostics = None if propensity is None else overlap(cohort, propensity)
     notes = [
         *cohort.notes,
-        *propensity.notes,
-        *model_notes(cohort, propensity),
+        *fitted.notes,
+        *model_notes(cohort, propensity, fitted.outcome),
         *overlap_notes(cohort, propensity, diagnostics),
+        *inference_notes(fitted.models, draws),
         *cluster_notes(cohort),
         *replicate_notes(cohort, replicates),
         *care_notes(cohort, estimates, rows),
+        *range_notes(cohort, estimates, rows, request.estimator),
     ]
-    counts = base_counts(cohort)
-    untreated = moments.by_group(moments.count).sum(axis=(1, 2))
-    events = moments.by_group(moments.count)[:, 1].sum(axis=1)
-    membership = targets(cohort)
     return CounterfactualResult(
         cohort=cohort,
         estimates=(*estimates, *observed),
         rows=(*rows, *observed_rows(cohort, observed)),
-        counts={
-            "n": counts["n"],
-            "untreated": membership @ untreated,
-            "events": membership @ events,
-        },
+        counts=_counts(cohort, moments),
         level=level,
         interval=interval,
         aggregate_interval=aggregate_interval,
         seed=replicates.seed,
         notes=tuple(notes),
-        estimator="inverse probability weighting (IPW)",
+        estimator=_NAMES[request.estimator],
         propensity=propensity,
+        outcome_model=fitted.outcome,
+        folds=fitted.folds,
         joint=joint,
         overlap=diagnostics,
-        null=null,
-        null_wald=tuple(_unclustered_wald(moments, K)) if null is not None else (),
-        boot=boot,
+        null=None if null is None else _draws(null, membership),
+        null_wald=tuple(fitted.models.walds(fitted.added)) if null is not None else (),
+        boot=draws,
         boot_kind=None if boot is None else replicates.kind(cohort),
         u_delta=u_delta,
     )
+
+
+def _counts(cohort: Cohort, moments: CellMoments) -> dict[str, Array]:
+    """Rows, untreated rows, and events among them."""
+    membership = targets(cohort)
+    count = moments.by_group(moments.count)
+    return {
+        "n": base_counts(cohort)["n"],
+        "untreated": membership @ count.sum(axis=(1, 2)),
+        "events": membership @ count[:, 1].sum(axis=1),
+    }
+
+
+def _covariance(
+    cohort: Cohort, fitted: FittedModels, moments: CellMoments, draws: RateDraws | None
+) -> RateCovariance:
+    """Rates with their covariance, from influence functions.
+
+    Out of fold an outcome model alone has none: its error is not in them. Then from the bootstrap.
+    """
+    scores = None
+    if cohort.cluster is not None:
+        require_clusters(cohort)
+        K = cohort.groups.n_groups
+        scores = contribution_scores(fitted.added, K, cohort.weighted_cluster, cohort.weights)
+    joint = rate_covariance(moments, targets(cohort), cluster_scores=scores)
+    if not fitted.models.needs_bootstrap:
+        return joint
+    return replace(joint, covariance=draws_covariance(draws, COUNTERFACTUAL, joint.estimate))
 
 
 def _estimates(joint: RateCovariance, cohort: Cohort) -> list[RateEstimates]:
@@ -163,7 +183,11 @@ def _estimates(joint: RateCovariance, cohort: Cohort) -> list[RateEstimates]:
 
 
 def _rows(
-    cohort: Cohort, estimates: list[RateEstimates], joint: RateCovariance, moments: CellMoments
+    cohort: Cohort,
+    estimates: list[RateEstimates],
+    joint: RateCovariance,
+    moments: CellMoments,
+    estimator: str,
 ) -> list[MetricRows]:
     membership = targets(cohort)
     n = membership @ cohort.groups.sizes
@@ -180,6 +204,8 @@ def _rows(
                 else "no untreated rows"
                 if untreated[t] == 0
                 else f"no {what} among the untreated"
+                if estimator == "ipw"
+                else f"the {what} of the group add up to nothing"
             )
             notes.append(rate_note(e.estimate[t], e.size[t], n[t], reason))
         result.append(MetricRows(label, joint.rows[m * T : (m + 1) * T], tuple(notes)))
@@ -187,41 +213,30 @@ def _rows(
 
 
 def _bootstrap(
-    cohort: Cohort, model: TreatmentModel, propensity: Propensity, replicates: Replicates
+    cohort: Cohort, fitted: FittedModels, replicates: Replicates
 ) -> BootstrapDraws | None:
-    if replicates.bootstrap is None:
+    if not replicates.bootstraps:
         return None
-    if replicates.n_boot == 0 and replicates.resamples is None:
-        return None
-    kind = replicates.kind(cohort)
-    if kind == "cluster" and cohort.cluster is None:
-        raise DataError(
-            'bootstrap="cluster" needs the column of the clusters: cluster="site", say.'
-        )
-    assert cohort.d is not None
+    models = fitted.models
     return bootstrap_draws(
-        Rows(cohort.y, cohort.s, cohort.d, cohort.groups.codes, cohort.groups.n_groups),
-        model,
-        propensity.coef,
-        kind=kind or "group",
+        models,
+        kind=replicates.require_kind(cohort),
         n_boot=replicates.n_boot,
         seed=replicates.seed,
-        truncation=propensity.truncation,
         resamples=replicates.resamples,
         cluster=cohort.cluster,
+        added=fitted.added if models.in_sample else None,
         n_jobs=replicates.n_jobs,
         exact=replicates.exact,
         progress=replicates.progress,
     )
 
 
-def _null(cohort: Cohort, propensity: Propensity, replicates: Replicates) -> PermutationNull | None:
-    if replicates.n_perm == 0 and replicates.permutations is None:
+def _null(fitted: FittedModels, replicates: Replicates) -> PermutationNull | None:
+    if not replicates.permutes:
         return None
-    assert cohort.d is not None
     return permutation_null(
-        Rows(cohort.y, cohort.s, cohort.d, cohort.groups.codes, cohort.groups.n_groups),
-        _null_design(cohort, propensity),
+        fitted.models,
         n_perm=replicates.n_perm,
         seed=replicates.seed,
         permutations=replicates.permutations,
@@ -231,73 +246,15 @@ def _null(cohort: Cohort, propensity: Propensity, replicates: Replicates) -> Per
     )
 
 
-def _unclustered_wald(moments: CellMoments, n_groups: int) -> list[float]:
-    """Wald statistics with rows as independent, as every permutation computes them."""
-    joint = rate_covariance(moments, np.eye(n_groups))
-    parts = [slice(m * n_groups, (m + 1) * n_groups) for m in range(2)]
-    return [
-        float(logit_wald(joint.estimate[at], joint.covariance[at, at], joint.kish[at]))
-        for at in parts
-    ]
-
-
-def _null_design(cohort: Cohort, propensity: Propensity) -> NullDesign:
-    """Cut the propensity design by what the labels change, with columns of full rank."""
-    from cfair.nuisance.logistic import independent_columns
-
-    split = propensity.split(cohort)
-    if split is None:
-        return NullDesign(None, pi=propensity.pi, truncation=propensity.truncation)
-    fixed = split.fixed
-    # Group columns can stand for the intercept ("~ 0 + sex + age"); the fit without labels that
-    # every replicate starts from then needs one of its own.
-    by_group = split.by_group
-    if by_group is not None and not has_constant(fixed) and _spans_constant(by_group, cohort):
-        fixed = np.column_stack([np.ones(cohort.n_used), fixed])
-    kept = independent_columns(fixed)
-    if not kept.all():
-        fixed = np.ascontiguousarray(fixed[:, kept])
-    return NullDesign(fixed, split.by_group, split.mixed, truncation=propensity.truncation)
-
-
-def _spans_constant(by_group: Array, cohort: Cohort) -> bool:
-    present = by_group[np.unique(cohort.groups.codes)]
-    one = np.ones(len(present))
-    residual = one - present @ np.linalg.lstsq(present, one, rcond=None)[0]
-    return bool(np.max(np.abs(residual)) < 1e-9)
-
-
-def _check_rows_given(replicates: Replicates, cohort: Cohort) -> None:
-    """Check rows that the user gave for the replicates, before any work."""
-    n = cohort.n_used
-    if replicates.permutations is not None:
-        given = np.asarray(replicates.permutations)
-        if given.ndim != 2 or given.shape[1] != n or given.dtype.kind not in "iu":
-            raise DataError(
-                f"permutations must be whole numbers of shape (replicates, {n}), a row number for "
-                f"each row used, not {given.dtype} of shape {given.shape}."
-            )
-        if len(given) == 0 or given.min() < 0 or given.max() >= n:
-            raise DataError(f"permutations must hold row numbers from 0 to {n - 1}.")
-        if (np.sort(given, axis=1) != np.arange(n)).any():
-            raise DataError("each row of permutations must hold every row number exactly once.")
-    if replicates.resamples is not None:
-        if len(replicates.resamples) == 0:
-            raise DataError("resamples holds no replicate.")
-        for b, rows in enumerate(replicates.resamples):
-            given = np.asarray(rows)
-            wrong = given.ndim != 1 or len(given) == 0 or given.dtype.kind not in "iu"
-            if wrong or given.min() < 0 or given.max() >= n:
-                raise DataError(
-                    f"resamples: replicate {b} must be row numbers from 0 to {n - 1}, counted "
-                    f"among the {n} rows used."
-                )
-
-
-def _require_finite_weights(d: Integers, propensity: Propensity) -> None:
-    certain = (d == 0) & (propensity.pi >= 1)
-    if certain.any():
-        raise DataError(
-            f"{int(certain.sum())} untreated rows have a propensity of 1, so their weight is "
-            "infinite. Truncate: truncation=(0.005, 0.995)."
-        )
+def _draws(found: PermutationNull | BootstrapDraws, membership: Array) -> RateDraws:
+    """The counterfactual rates of every replicate, and beside them the observed ones."""
+    return RateDraws(
+        {
+            **draws_from_cells(found.cells, membership, COUNTERFACTUAL),
+            **draws_from_cells(found.observed, membership, ("fpr", "fnr")),
+        },
+        method=found.method,
+        not_converged=found.not_converged,
+        wald=found.wald if isinstance(found, PermutationNull) else None,
+        rows_per_replicate=found.rows_per_replicate if isinstance(found, BootstrapDraws) else None,
+    )

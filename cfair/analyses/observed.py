@@ -9,19 +9,13 @@ from numpy.typing import NDArray
 
 from cfair.cohort import Cohort
 from cfair.errors import DataError
-from cfair.estimators.confusion import RATE_CELLS, RATES, confusion_counts
+from cfair.estimators.confusion import RATE_CELLS, RATES, confusion_counts, observed_rates
 from cfair.inference.aggregate import AGGREGATE_INTERVALS
+from cfair.inference.contributions import TreatmentModel
 from cfair.inference.estimates import RateEstimates
-from cfair.inference.influence import (
-    CellMoments,
-    ClusterScores,
-    RateCovariance,
-    TreatmentModel,
-    cell_moments,
-    cluster_scores,
-    rate_covariance,
-)
+from cfair.inference.influence import effective_sizes, rate_covariance
 from cfair.inference.intervals import NORMAL
+from cfair.inference.moments import CellMoments, ClusterScores, cell_moments, cluster_scores
 from cfair.options import check_level, check_option
 from cfair.results.observed import METHODS, ObservedResult
 from cfair.results.rates import MetricRows
@@ -69,7 +63,8 @@ def targets(cohort: Cohort) -> Array:
 def observed_moments(cohort: Cohort) -> tuple[CellMoments, ClusterScores | None]:
     """Cell sums of the observed rates, and by cluster if there are clusters.
 
-    They are the weighted ones of a cohort in which it is certain that nobody is treated.
+    They are the weighted ones of a cohort in which it is certain that nobody is treated. Clusters
+    without any weight are left out.
 
     Parameters
     ----------
@@ -83,11 +78,11 @@ def observed_moments(cohort: Cohort) -> tuple[CellMoments, ClusterScores | None]
     nobody = np.zeros(cohort.n_used, dtype=np.int8)
     certain = TreatmentModel(np.zeros(cohort.n_used))
     arrays = (cohort.y, cohort.s, nobody, cohort.groups.codes, certain, cohort.groups.n_groups)
-    moments = cell_moments(*arrays)
+    moments = cell_moments(*arrays, weights=cohort.weights)
     if cohort.cluster is None:
         return moments, None
     require_clusters(cohort)
-    return moments, cluster_scores(*arrays, cohort.cluster)
+    return moments, cluster_scores(*arrays, cohort.weighted_cluster, cohort.weights)
 
 
 def require_clusters(cohort: Cohort) -> None:
@@ -103,13 +98,17 @@ def require_clusters(cohort: Cohort) -> None:
     """
     if cohort.n_clusters is not None and cohort.n_clusters < 2:
         raise DataError(
-            f"cluster column {cohort.cluster_name!r} has only one value in the rows used; a "
+            f"cluster column {cohort.cluster_name!r} has only one value in the rows that count; a "
             "variance needs two clusters or more. Leave cluster= out, or name another column."
         )
 
 
 def observed_estimates(cohort: Cohort, metrics: list[str]) -> list[RateEstimates]:
     """Estimates of observed rates for groups, margins and all rows, clustered if the cohort is.
+
+    Without weights or clusters a count is binomial, and Wilson's interval has the normal quantile.
+    With weights its variance is estimated, and Student's quantile has the effective size less one
+    degrees of freedom; with clusters no more than the clusters less one.
 
     Parameters
     ----------
@@ -121,30 +120,48 @@ def observed_estimates(cohort: Cohort, metrics: list[str]) -> list[RateEstimates
     -------
     list of RateEstimates
     """
-    K = cohort.groups.n_groups
     moments, scores = observed_moments(cohort)
     clusters = cohort.n_clusters
-    max_df = NORMAL if clusters is None else float(clusters - 1)
+    max_df = NORMAL if cohort.weights is None else np.inf
+    if clusters is not None:
+        max_df = float(clusters - 1)
 
-    def covariance(*names: str) -> RateCovariance:
-        cells = [RATE_CELLS[name] for name in names]
-        return rate_covariance(moments, targets(cohort), cells, scores)
+    membership = targets(cohort)
+    T = len(membership)
 
     def build(metric: str) -> RateEstimates:
-        if metric == "balanced_accuracy":
-            both = covariance("tpr", "tnr")
-            theta = both.estimate.reshape(2, -1).mean(axis=0)
-            T = len(theta)
-            sigma = both.covariance.reshape(2, T, 2, T).sum(axis=(0, 2)) / 4
-            return RateEstimates(metric, K, theta, sigma, both.kish.reshape(2, -1).min(axis=0))
-        one = covariance(metric)
-        theta, sigma = one.estimate, one.covariance
+        parts = ("tpr", "tnr") if metric == "balanced_accuracy" else (metric,)
+        cells = [RATE_CELLS[name] for name in parts]
+        found = rate_covariance(moments, membership, cells, scores)
+        raw = found.estimate.reshape(len(parts), T)
+        theta, slope = raw.mean(axis=0), np.full_like(raw, 1 / len(parts))
         if metric == "f1":  # the estimate is the Jaccard index J; F1 = 2 J / (1 + J)
-            slope = 2 / (1 + theta) ** 2
-            theta, sigma = 2 * theta / (1 + theta), sigma * slope[:, None] * slope[None, :]
-        return RateEstimates(metric, K, theta, sigma, one.kish)
+            theta, slope = 2 * theta / (1 + theta), 2 / (1 + raw) ** 2
+        blocks = found.covariance.reshape(len(parts), T, len(parts), T)
+        sigma = (slope[:, :, None, None] * blocks * slope).sum(axis=(0, 2))
+        one = RateEstimates(
+            metric,
+            cohort.groups.n_groups,
+            theta,
+            sigma,
+            found.kish.reshape(len(parts), T).min(axis=0),
+            max_df=max_df,
+            n_clusters=clusters,
+        )
+        if cohort.weights is None:
+            return one
+        kish = effective_sizes(moments, membership, cells)[0].reshape(len(parts), T)
+        return replace(one, max_size=_kish_size(theta, raw, slope, kish))
 
-    return [replace(build(m), max_df=max_df, n_clusters=clusters) for m in metrics]
+    return [build(metric) for metric in metrics]
+
+
+def _kish_size(theta: Array, raw: Array, slope: Array, kish: Array) -> Array:
+    """Effective size of rates that are functions of proportions with Kish's effective sizes."""
+    variance = np.sum(slope**2 * raw * (1 - raw) / np.where(kish > 0, kish, np.nan), axis=0)
+    bounded = variance > 0  # else the rate is undefined, or 0 or 1 and on Kish's size already
+    result: Array = np.where(bounded, theta * (1 - theta), np.inf) / np.where(bounded, variance, 1)
+    return result
 
 
 def observed_rows(cohort: Cohort, estimates: list[RateEstimates]) -> list[MetricRows]:
@@ -162,16 +179,21 @@ def observed_rows(cohort: Cohort, estimates: list[RateEstimates]) -> list[Metric
     counts = confusion_counts(cohort.y, cohort.s, cohort.groups.codes, cohort.groups.n_groups)
     cells = np.einsum("tk,kys->tys", targets(cohort), counts)
     n = cells.sum(axis=(1, 2))
+    unweighted = observed_rates(cells)
     rows = []
     for e in estimates:
         label, reason = LABELS[e.metric]
+        # rows are there, but none that carries weight
+        reasons = [
+            ("no rows" if total == 0 else reason) + " of weight above 0" * (not np.isnan(rate))
+            for total, rate in zip(n, unweighted[e.metric], strict=True)
+        ]
         if e.metric == "balanced_accuracy":
             denominator = n
         else:
             denominator = np.einsum("tys,ys->t", cells, RATE_CELLS[e.metric].indicators()[1])
         notes = tuple(
-            rate_note(theta, size, total, "no rows" if total == 0 else reason)
-            for theta, size, total in zip(e.estimate, e.size, n, strict=True)
+            rate_note(*values) for values in zip(e.estimate, e.size, n, reasons, strict=True)
         )
         rows.append(MetricRows(label, denominator, notes))
     return rows
@@ -219,11 +241,18 @@ def observed(
     cohort : Cohort
     level : float, default 0.95
     interval : {"wilson", "clopper-pearson", "agresti-coull"}, default "wilson"
+        With weights or clusters all are on the effective size, the latter two on that of Korn and
+        Graubard (1998), which is smaller by what Student's quantile is wider than the normal one.
     aggregate_interval : {"tie-aware", "projection"}, default "tie-aware"
 
     Returns
     -------
     ObservedResult
+
+    References
+    ----------
+    Korn EL, Graubard BI (1998). Confidence intervals for proportions with small expected number
+    of positive counts estimated from survey data. Survey Methodology 24, 193-201.
     """
     check_option("interval", interval, METHODS)
     check_option("aggregate_interval", aggregate_interval, AGGREGATE_INTERVALS)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfair.cohort import Cohort
+from cfair.errors import DataError
 from cfair.inference.bootstrap import KINDS
 from cfair.inference.resampling import seed_entropy
 from cfair.options import check_count, check_option
@@ -40,6 +41,75 @@ class Replicates:
     n_jobs: int | None
     exact: bool
     progress: bool
+
+    @property
+    def permutes(self) -> bool:
+        """Whether a permutation null is wanted."""
+        return self.n_perm > 0 or self.permutations is not None
+
+    @property
+    def bootstraps(self) -> bool:
+        """Whether a bootstrap is wanted."""
+        wanted = self.n_boot > 0 or self.resamples is not None
+        return self.bootstrap is not None and wanted
+
+    def check_rows(self, cohort: Cohort) -> None:
+        """Check rows that the user gave for the replicates, before any work.
+
+        Parameters
+        ----------
+        cohort : Cohort
+
+        Raises
+        ------
+        DataError
+        """
+        n = cohort.n_used
+        if self.permutations is not None:
+            given = np.asarray(self.permutations)
+            if given.ndim != 2 or given.shape[1] != n or given.dtype.kind not in "iu":
+                raise DataError(
+                    f"permutations must be whole numbers of shape (replicates, {n}), a row number "
+                    f"for each row used, not {given.dtype} of shape {given.shape}."
+                )
+            if len(given) == 0 or given.min() < 0 or given.max() >= n:
+                raise DataError(f"permutations must hold row numbers from 0 to {n - 1}.")
+            if (np.sort(given, axis=1) != np.arange(n)).any():
+                raise DataError("each row of permutations must hold every row number exactly once.")
+        if self.resamples is not None:
+            if len(self.resamples) == 0:
+                raise DataError("resamples holds no replicate.")
+            for b, rows in enumerate(self.resamples):
+                given = np.asarray(rows)
+                wrong = given.ndim != 1 or len(given) == 0 or given.dtype.kind not in "iu"
+                if wrong or given.min() < 0 or given.max() >= n:
+                    raise DataError(
+                        f"resamples: replicate {b} must be row numbers from 0 to {n - 1}, counted "
+                        f"among the {n} rows used."
+                    )
+
+    def require_kind(self, cohort: Cohort) -> str:
+        """The bootstrap, if the cohort has what it needs.
+
+        Parameters
+        ----------
+        cohort : Cohort
+
+        Returns
+        -------
+        str
+
+        Raises
+        ------
+        DataError
+            If clusters are to be drawn and there are none.
+        """
+        kind = self.kind(cohort) or "group"
+        if kind == "cluster" and cohort.cluster is None:
+            raise DataError(
+                'bootstrap="cluster" needs the column of the clusters: cluster="site", say.'
+            )
+        return kind
 
     def kind(self, cohort: Cohort) -> str | None:
         """The bootstrap: by default of clusters if there are any, else of rows within group."""

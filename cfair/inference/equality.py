@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc, fdtrc, logit
 
-from cfair.inference.intervals import boundary_se, has_variance
+from cfair.inference.intervals import boundary_se, has_variance, outside
 
 Array = NDArray[np.float64]
 
@@ -155,7 +155,7 @@ def boundary_covariance(theta: Array, covariance: Array, kish: Array) -> Array:
     (K, K) array
     """
     se = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    boundary = ~has_variance(theta, se)
+    boundary = ~has_variance(theta, se) & ~outside(theta, se)
     result = np.where(boundary[:, None] | boundary[None, :], 0.0, covariance)
     np.fill_diagonal(result, boundary_se(theta, se, kish) ** 2)
     return result

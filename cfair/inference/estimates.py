@@ -59,6 +59,16 @@ class RateEstimates:
         if there are any; `NORMAL` for the normal quantile.
     n_clusters : int or None
         For the reference distribution of the tests.
+    max_size : (T,) array or None
+        With sampling weights: Kish's effective size of each rate, over rows. A standard error by
+        linearization rests on the squared weights of the few rows that a rare outcome has; by
+        chance they may all be small, and the size that it implies several times too large. No
+        effective size is larger than this. Intervals, comparisons, tests of equality and summaries
+        follow it; the standard errors and covariances shown remain those of linearization.
+
+    References
+    ----------
+    Kish L (1965). Survey Sampling. Wiley, section 11.7.
     """
 
     metric: str
@@ -68,10 +78,12 @@ class RateEstimates:
     kish: Array
     max_df: float = np.inf
     n_clusters: int | None = None
+    max_size: Array | None = None
 
     def __post_init__(self) -> None:
-        for array in (self.estimate, self.covariance, self.kish):
-            array.setflags(write=False)
+        for array in (self.estimate, self.covariance, self.kish, self.max_size):
+            if array is not None:
+                array.setflags(write=False)
 
     @property
     def se(self) -> Array:
@@ -85,7 +97,12 @@ class RateEstimates:
 
     @property
     def size(self) -> Array:
-        """Effective sizes that the standard errors imply."""
+        """Effective sizes that the standard errors imply, no larger than `max_size`."""
+        implied = self._implied_size
+        return implied if self.max_size is None else np.minimum(implied, self.max_size)
+
+    @property
+    def _implied_size(self) -> Array:
         return effective_size(self.estimate, self._plain_se, self.kish)
 
     def interval(self, kind: str = "wilson", level: Any = 0.95) -> tuple[Array, Array]:
@@ -124,10 +141,13 @@ class RateEstimates:
         Contrast
         """
         a, b = self.estimate[first], self.estimate[second]
+        # limits are those of proportions, also where an estimate is outside [0, 1]
+        inner_a, inner_b = np.clip(a, 0, 1), np.clip(b, 0, 1)
         rho = self._correlation(first, second)
         low, high = self.interval("wilson", level)
-        limits = (a, low[first], high[first], b, low[second], high[second], rho)
-        p = mover_p_value(a, self.size[first], b, self.size[second], rho, max_df=self.max_df)
+        limits = (inner_a, low[first], high[first], inner_b, low[second], high[second], rho)
+        sizes = self.size
+        p = mover_p_value(inner_a, sizes[first], inner_b, sizes[second], rho, max_df=self.max_df)
         se_a, se_b = self.se[first], self.se[second]
         if kind == "difference":
             c_low, c_high = mover_difference(*limits)
@@ -195,8 +215,16 @@ class RateEstimates:
 
     @property
     def _groups_only(self) -> tuple[Array, Array, Array]:
+        """Groups for tests and summaries, with variances that the effective sizes imply."""
         K = self.n_groups
-        return self.estimate[:K], self.covariance[:K, :K], self.kish[:K]
+        theta, sigma, kish = self.estimate[:K], self.covariance[:K, :K], self.kish[:K]
+        if self.max_size is None:
+            return theta, sigma, kish
+        size = self.size[:K]
+        known = np.isfinite(self.max_size[:K]) & (size > 0)
+        ratio = np.where(known, self._implied_size[:K], 1.0) / np.where(known, size, 1.0)
+        scale = np.sqrt(ratio)
+        return theta, sigma * scale[:, None] * scale, kish
 
     @cached_property
     def equality(self) -> EqualityTest:

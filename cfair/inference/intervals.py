@@ -37,6 +37,20 @@ def has_variance(theta: Array, se: Array) -> NDArray[np.bool_]:
     return inside & (se > 1e-6 * spread)
 
 
+def outside(theta: Array, se: Array) -> NDArray[np.bool_]:
+    """Whether a rate lies outside [0, 1], as doubly robust ones can, with a variance of its own.
+
+    Parameters
+    ----------
+    theta, se : arrays of one shape
+
+    Returns
+    -------
+    array of bool
+    """
+    return ((theta < 0) | (theta > 1)) & (se > 0)
+
+
 def effective_size(theta: Array, se: Array, kish: Array) -> Array:
     """Number of independent observations that would give this standard error.
 
@@ -48,7 +62,7 @@ def effective_size(theta: Array, se: Array, kish: Array) -> Array:
         Standard errors from the influence function.
     kish : (T,) array
         Kish's effective size of the denominator, used where the rate is exactly 0 or 1 and the
-        influence function has no variance.
+        influence function has no variance, and outside [0, 1], where no proportion has any.
 
     Returns
     -------
@@ -78,8 +92,8 @@ def boundary_se(theta: Array, se: Array, kish: Array) -> Array:
     Agresti A, Coull BA (1998). Approximate is better than "exact" for interval estimation of
     binomial proportions. The American Statistician 52, 119-126.
     """
-    shrunk = (theta * kish + 2) / (kish + 4)
-    boundary = ~has_variance(theta, se) & ~np.isnan(theta)
+    shrunk = (np.clip(theta, 0, 1) * kish + 2) / (kish + 4)
+    boundary = ~has_variance(theta, se) & ~np.isnan(theta) & ~outside(theta, se)
     result: Array = np.where(boundary, np.sqrt(shrunk * (1 - shrunk) / (kish + 4)), se)
     return result
 
@@ -132,6 +146,7 @@ def _wilson(theta: Array, n: Array, tail: Array, max_df: float) -> tuple[Array, 
     )
     # With about one degree of freedom and a tiny tail the quantile overflows, in either direction.
     q2 = np.where(np.isfinite(q) & (q > 0), np.minimum(q, 1e6), np.where(tail < 0.4, 1e6, 0.0)) ** 2
+    theta = np.clip(theta, 0, 1)  # an estimate outside is no proportion, but its limits are
     centre = (theta + q2 / (2 * size)) / (1 + q2 / size)
     spread = np.maximum(theta * (1 - theta), 0.0) / size
     half = np.sqrt(q2) / (1 + q2 / size) * np.sqrt(spread + q2 / (4 * size**2))

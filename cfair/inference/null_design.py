@@ -1,4 +1,4 @@
-"""What the engines of the permutation null share: the design, the fit without labels, results."""
+"""The propensity design as a permutation of labels sees it, and the fit without the labels."""
 
 from __future__ import annotations
 
@@ -8,26 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfair.inference.rows import Arrangement
-from cfair.nuisance.logistic import fit_logistic
+from cfair.nuisance.binary import BinaryModel, constant_of_groups, has_constant
+from cfair.nuisance.logistic import fit_logistic, independent_columns
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
-
-
-def has_constant(columns: Array) -> bool:
-    """Whether one of the columns is a constant other than 0.
-
-    Parameters
-    ----------
-    columns : (n, p) array
-
-    Returns
-    -------
-    bool
-    """
-    if not columns.size:
-        return False
-    return bool(((columns == columns[0]).all(axis=0) & (columns[0] != 0)).any())
 
 
 @dataclass(frozen=True)
@@ -154,13 +139,48 @@ class NullFit:
         return replace(self, fitted=self.fitted[at.order], pi=self.pi[at.order])
 
 
-def fit_without_labels(d: Integers, design: NullDesign) -> NullFit:
+def null_design(
+    model: BinaryModel | None, pi: Array | None, truncation: tuple[float, float]
+) -> NullDesign:
+    """Cut a propensity by what the labels change, with columns of full rank.
+
+    Parameters
+    ----------
+    model : BinaryModel or None
+        None if the probabilities are known.
+    pi : (n,) array or None
+        Truncated probabilities.
+    truncation : (float, float)
+
+    Returns
+    -------
+    NullDesign
+    """
+    if model is None:
+        return NullDesign(None, pi=pi, truncation=truncation)
+    split = model.train.split
+    fixed = model.train.matrix if split is None else split.fixed
+    # Group columns can stand for the intercept ("~ 0 + sex + age"); the fit without labels that
+    # every replicate starts from then needs one of its own.
+    if split is not None and constant_of_groups(split) is not None:
+        fixed = np.column_stack([np.ones(len(fixed)), fixed])
+    kept = independent_columns(fixed)
+    if not kept.all():
+        fixed = np.ascontiguousarray(fixed[:, kept])
+    if split is None:
+        return NullDesign(fixed, truncation=truncation)
+    return NullDesign(fixed, split.by_group, split.mixed, truncation=truncation)
+
+
+def fit_without_labels(d: Integers, design: NullDesign, weights: Array | None = None) -> NullFit:
     """Fit the part of the propensity that no permutation changes.
 
     Parameters
     ----------
     d : (n,) array of 0 and 1
     design : NullDesign
+    weights : (n,) array, optional
+        Sampling weights.
 
     Returns
     -------
@@ -172,27 +192,10 @@ def fit_without_labels(d: Integers, design: NullDesign) -> NullFit:
         If the design has neither columns nor known probabilities.
     """
     if design.fixed is not None:
-        fit = fit_logistic(design.fixed, d)
+        fit = fit_logistic(design.fixed, d, weights=weights)
         pi = np.clip(fit.fitted, *design.truncation)
         careful = bool(fit.separated.any() or not fit.converged)
         return NullFit(fit.coef, fit.fitted, pi, careful)
     if design.pi is not None:
         return NullFit(np.zeros(0), design.pi, design.pi)
     raise ValueError("give the columns of the design or known probabilities")
-
-
-@dataclass(frozen=True)
-class NullPart:
-    """A block of replicates, with groups in the order of the labels.
-
-    Attributes
-    ----------
-    cells, observed : (R, K, 2, 2) arrays
-    wald : (R, 2) array
-    not_converged : int
-    """
-
-    cells: Array
-    observed: Array
-    wald: Array
-    not_converged: int = 0

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from cfair.estimators.confusion import ratio
 from cfair.inference.equality import logit_wald
 from cfair.inference.influence import ERROR_RATES
-from cfair.inference.null_design import NullDesign, NullFit, NullPart
+from cfair.inference.null_design import NullDesign, NullFit
+from cfair.inference.refit import Part
 from cfair.inference.rows import Rows
 from cfair.nuisance.logistic import solve_information, sweep
 
@@ -205,7 +206,8 @@ class GroupShift:
     mean_information, mean_meat : (p0,) arrays
         Means of the covariates, weighted by variance and by squared residual.
     at : slice
-        Where sums of the odds, their squares, and weight times odds stand among the columns.
+        Where sums of the odds, their squares, weight times odds and, with sampling weights, the
+        odds times another sampling weight stand among the columns, which they end.
     """
 
     basis: Array
@@ -244,13 +246,15 @@ class GroupShift:
         """
         residual, variance, residual2 = np.moveaxis(scores, -1, 0)
         step = self._factor(residual, variance)[:, :, None, None]
-        odds, odds2, w_odds = np.moveaxis(sums[..., self.at], -1, 0)
-        by_group = odds[..., None] * self.basis[None, :, None, None, :]
+        odds, odds2, w_odds, *weighted = np.moveaxis(sums[..., self.at], -1, 0)
+        basis = self.basis[None, :, None, None, :]
+        by_group = odds[..., None] * basis
+        crossed = weighted[0][..., None] * basis if weighted else by_group
         return StackedMoments(
             start.mass + (step - 1) * odds,
             start.square + 2 * (step - 1) * w_odds + (step - 1) ** 2 * odds2,
             np.concatenate([start.slope, by_group], axis=-1) * step[..., None],
-            np.concatenate([start.cross, -by_group], axis=-1) * step[..., None],
+            np.concatenate([start.cross, -crossed], axis=-1) * step[..., None],
             self._bordered(start.information, self.mean_information, variance),
             self._bordered(start.meat, self.mean_meat, residual2),
         )
@@ -283,6 +287,8 @@ class SumsEngine:
     n_groups : int
     bounds : (9,) array of int
         Limits of the cells: the untreated by Y and S, then the treated.
+    everyone : (n, 1) array
+        Sampling weights of all rows, or 1.
     columns : (n0, c) array
         Over the untreated: weight, its square, and what the derivatives are made of.
     slope, cross : ScaledSums
@@ -294,6 +300,7 @@ class SumsEngine:
 
     n_groups: int
     bounds: NDArray[np.intp]
+    everyone: Array
     columns: Array
     slope: ScaledSums
     cross: ScaledSums
@@ -301,7 +308,7 @@ class SumsEngine:
     meat: Array
     shift: GroupShift | None
 
-    def replicates(self, labels: Integers) -> NullPart:
+    def replicates(self, labels: Integers) -> Part:
         """Cells, counts and Wald statistics under each row of labels.
 
         Parameters
@@ -310,10 +317,10 @@ class SumsEngine:
 
         Returns
         -------
-        NullPart
+        Part
         """
         K, n = self.n_groups, labels.shape[1]
-        counts = label_sums(labels, np.ones((n, 1)), self.bounds, K)[..., 0]
+        counts = label_sums(labels, self.everyone, self.bounds, K)[..., 0]
         observed = (counts[:, :4] + counts[:, 4:]).transpose(0, 2, 1).reshape(-1, K, 2, 2)
         sums = label_sums(labels[:, : len(self.columns)], self.columns, self.bounds[:5], K)
         sums = sums.transpose(0, 2, 1, 3).reshape(len(labels), K, 2, 2, -1)
@@ -328,7 +335,7 @@ class SumsEngine:
         if self.shift is not None:
             scores = label_sums(labels, self.shift.scores, np.array([0, n]), K)[:, 0]
             moments = self.shift.moments(moments, sums, scores)
-        return NullPart(moments.mass, observed, batched_wald(moments))
+        return Part(moments.mass, observed, 0, np.zeros(0), batched_wald(moments))
 
 
 def sums_engine(rows: Rows, design: NullDesign, fit: NullFit) -> SumsEngine:
@@ -346,36 +353,48 @@ def sums_engine(rows: Rows, design: NullDesign, fit: NullFit) -> SumsEngine:
     -------
     SumsEngine
     """
-    X = design.columns
+    X, a = design.columns, np.ones(rows.n) if rows.weights is None else rows.weights
     bounds = np.searchsorted(rows.cell, np.arange(9))
     n_untreated = int(bounds[4])
-    weight, odds, pi_w = _untreated_columns(design, fit, n_untreated)
-    truncated = bool(fit.truncated[:n_untreated].any())
-    added, slope, cross = _derivatives(X, odds, pi_w, bounds[:5], truncated)
+    free = a[:n_untreated]
+    weight, odds, pi_w = _untreated_columns(design, fit, free)
+    plain = rows.weights is None and not fit.truncated[:n_untreated].any()
+    added, slope, cross = _derivatives(X, odds, pi_w * free, bounds[:5], plain)
     columns = [weight, weight**2, *added]
     shift = None
     if not design.free_of_attributes:
-        shift = _group_shift(rows, design, fit, len(columns))
+        shift = _group_shift(rows, design, fit, a, len(columns))
         columns += [odds, odds**2, weight * odds]
+        columns += [] if rows.weights is None else [odds * free]
     treated = rows.d.astype(float)
-    _, _, information = sweep(X, treated, None, fit.coef)
-    meat = (X * ((treated - fit.fitted) ** 2)[:, None]).T @ X
+    _, _, information = sweep(X, treated, rows.weights, fit.coef)
+    meat = (X * ((a * (treated - fit.fitted)) ** 2)[:, None]).T @ X
     return SumsEngine(
-        rows.n_groups, bounds, np.column_stack(columns), slope, cross, information, meat, shift
+        rows.n_groups,
+        bounds,
+        a[:, None],
+        np.column_stack(columns),
+        slope,
+        cross,
+        information,
+        meat,
+        shift,
     )
 
 
-def _untreated_columns(
-    design: NullDesign, fit: NullFit, n_untreated: int
-) -> tuple[Array, Array, Array]:
-    """Weight, odds (0 where truncated), and weight times fitted probability, of the untreated."""
-    weight = 1 / (1 - fit.pi[:n_untreated])
-    free = ~fit.truncated[:n_untreated] if design.fixed is not None else False
-    return weight, np.where(free, weight - 1, 0.0), fit.fitted[:n_untreated] * weight
+def _untreated_columns(design: NullDesign, fit: NullFit, a: Array) -> tuple[Array, Array, Array]:
+    """Weight, odds (0 where truncated), and weight times fitted probability, of the untreated.
+
+    All times the sampling weights `a`.
+    """
+    n = len(a)
+    weight = 1 / (1 - fit.pi[:n])
+    free = ~fit.truncated[:n] if design.fixed is not None else False
+    return a * weight, a * np.where(free, weight - 1, 0.0), a * fit.fitted[:n] * weight
 
 
 def _derivatives(
-    X: Array, odds: Array, pi_w: Array, bounds: NDArray[np.intp], truncated: bool
+    X: Array, odds: Array, pi_w: Array, bounds: NDArray[np.intp], plain: bool
 ) -> tuple[list[Array], ScaledSums, ScaledSums]:
     """Columns for the derivatives of the weights, and how to read slope and cross from their sums.
 
@@ -392,7 +411,7 @@ def _derivatives(
     untreated = X[: len(odds)]
     columns = list((odds[:, None] * untreated).T)
     slope = ScaledSums(slice(2, 2 + p), np.ones(1))
-    if not truncated:  # then w pi = o, and the cross sums are minus the slopes
+    if plain:  # not truncated: then w pi = o, and the cross sums are minus the slopes
         return columns, slope, ScaledSums(slope.at, -np.ones(1))
     columns += list((-pi_w[:, None] * untreated).T)
     return columns, slope, ScaledSums(slice(2 + p, 2 + 2 * p), np.ones(1))
@@ -406,14 +425,14 @@ def _cell_means(X: Array, weight: Array, bounds: NDArray[np.intp]) -> Array:
     return np.stack(means).reshape(2, 2, X.shape[1])
 
 
-def _group_shift(rows: Rows, design: NullDesign, fit: NullFit, first: int) -> GroupShift:
+def _group_shift(rows: Rows, design: NullDesign, fit: NullFit, a: Array, first: int) -> GroupShift:
     """Prepare the Newton step; `first` is where its columns begin."""
-    residual = rows.d - fit.fitted
-    variance = fit.fitted * (1 - fit.fitted)
+    residual = a * (rows.d - fit.fitted)
+    variance = a * fit.fitted * (1 - fit.fitted)
     return GroupShift(
         design.group_basis(rows.sizes),
         np.column_stack([residual, variance, residual**2]),
         design.columns.T @ variance / variance.sum(),
         design.columns.T @ residual**2 / (residual**2).sum(),
-        slice(first, first + 3),
+        slice(first, None),
     )

@@ -108,6 +108,7 @@ def run_streams(
     n_jobs: int | None = 1,
     progress: bool = False,
     label: str = "replicates",
+    processes: bool = False,
 ) -> Iterator[T]:
     """Do the work of every block, in order, on one or several workers.
 
@@ -116,12 +117,14 @@ def run_streams(
     work : callable of a Stream
     blocks : sequence of Stream
     n_jobs : int or None, default 1
-        As in joblib; ``joblib.parallel_config`` is respected. The arrays work without the
-        interpreter lock, so threads are preferred.
+        As in joblib; ``joblib.parallel_config`` is respected.
     progress : bool, default False
         Show a bar when it takes longer than a second.
     label : str
         Text beside the bar.
+    processes : bool, default False
+        Prefer processes, as for learners. The arrays work without the interpreter lock, so threads
+        are preferred otherwise.
 
     Yields
     ------
@@ -133,7 +136,8 @@ def run_streams(
     else:
         from joblib import Parallel, delayed
 
-        parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
+        prefer = "processes" if processes else "threads"
+        parallel = Parallel(n_jobs=n_jobs, prefer=prefer, return_as="generator")
         results = parallel(delayed(work)(block) for block in blocks)
     if not progress:
         yield from results

@@ -7,6 +7,7 @@ rows in the data nor the names of the groups changes a replicate.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,8 @@ class Rows:
         Group codes 0..K-1.
     n_groups : int
         K, groups without rows included.
+    weights : (n,) array or None
+        Sampling weights.
 
     Examples
     --------
@@ -41,6 +44,7 @@ class Rows:
     d: Integers
     group: Integers
     n_groups: int
+    weights: Array | None = None
 
     @property
     def n(self) -> int:
@@ -77,16 +81,17 @@ class Rows:
         if rank is None:
             rank = np.arange(self.n_groups)
         group = rank[self.group][order]
-        rows = Rows(self.y[order], self.s[order], self.d[order], group, self.n_groups)
+        weights = None if self.weights is None else self.weights[order]
+        rows = Rows(self.y[order], self.s[order], self.d[order], group, self.n_groups, weights)
         return Arrangement(rows, order, rank)
 
-    def canonical(self, key: Array, *, by_group: bool = False) -> Arrangement:
-        """Order rows and groups by what is in them: rows by cell, ties by `key`.
+    def canonical(self, *keys: Array, by_group: bool = False) -> Arrangement:
+        """Order rows and groups by what is in them: rows by cell, ties by the keys and the weights.
 
         Parameters
         ----------
-        key : (n,) array
-            A number that tells rows apart, for instance the propensity.
+        *keys : (n,) arrays
+            Numbers that tell rows apart, for instance the propensity; the first counts most.
         by_group : bool, default False
             Keep the rows of a group together.
 
@@ -95,9 +100,10 @@ class Rows:
         Arrangement
         """
         cell = self.cell
-        rank = _canonical_groups(self, cell, key)
-        keys = [key, cell, rank[self.group]] if by_group else [key, cell]
-        return self.arranged(np.lexsort(keys), rank)
+        rank = _canonical_groups(self, cell, keys[0])
+        least = [] if self.weights is None else [self.weights]
+        order = [*least, *keys[::-1], cell, *([rank[self.group]] if by_group else [])]
+        return self.arranged(np.lexsort(order), rank)
 
 
 @dataclass(frozen=True)
@@ -117,6 +123,21 @@ class Arrangement:
     rows: Rows
     order: NDArray[np.intp]
     rank: NDArray[np.intp]
+
+    def put_back(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Values of rows in the new order, in the old one.
+
+        Parameters
+        ----------
+        values : (..., n) array
+
+        Returns
+        -------
+        (..., n) array
+        """
+        result = np.empty_like(values)
+        result[..., self.order] = values
+        return result
 
     @property
     def groups(self) -> NDArray[np.intp]:

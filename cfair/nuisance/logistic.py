@@ -76,6 +76,32 @@ class LogisticFit:
         return probabilities
 
 
+@dataclass(frozen=True)
+class FittedModel:
+    """A fitted logistic regression, as influence functions see it.
+
+    Attributes
+    ----------
+    design : (n, p) array
+        Rows of the fit, of full column rank over the rows that were used.
+    residual : (n,) array
+        Outcome of the model less its probability; 0 for a row that the fit did not use.
+    variance : (n,) array
+        Probability times one less the probability; 0 likewise.
+    at : (n, p) array
+        Rows at which the estimator uses the model, `design` itself unless treatment was set to
+        none there.
+    information : (p, p) array or None
+        Sum of ``variance x x'`` without sampling weights, if it is known from the fit.
+    """
+
+    design: Array
+    residual: Array
+    variance: Array
+    at: Array
+    information: Array | None = None
+
+
 def fit_logistic(
     X: Array,
     outcome: NDArray[np.integer] | Array,
@@ -440,8 +466,12 @@ def score_test(
     outcome: NDArray[np.integer] | Array,
     fit: LogisticFit,
     added: Any,
+    weights: Array | None = None,
 ) -> tuple[float, int, float]:
     """Rao's score test of adding columns to a fitted logistic regression.
+
+    With weights the information no longer is the variance of the score, so that the variance is
+    estimated from the squared scores of the rows.
 
     Parameters
     ----------
@@ -452,6 +482,8 @@ def score_test(
         Of `outcome` on `X`.
     added : (n, m) array or scipy sparse matrix
         Columns to add.
+    weights : (n,) array, optional
+        Those of the fit.
 
     Returns
     -------
@@ -464,22 +496,40 @@ def score_test(
     References
     ----------
     Rao CR (1948). Large sample tests of statistical hypotheses concerning several parameters.
-    Mathematical Proceedings of the Cambridge Philosophical Society 44, 50-57.
+    Mathematical Proceedings of the Cambridge Philosophical Society 44, 50-57. With weights: Boos DD
+    (1992). On generalized score tests. The American Statistician 46, 327-333.
     """
     from scipy.sparse import csr_matrix
     from scipy.special import chdtrc
 
     columns = csr_matrix(added)
-    weighted = csr_matrix(columns.multiply((fit.fitted * (1 - fit.fitted))[:, None]))
-    score = columns.T @ (outcome - fit.fitted)
-    cross = np.asarray((weighted.T @ X).T)
-    total = (weighted.T @ columns).toarray()
-    schur = total - cross.T @ solve_information(fit.information, cross)
+    residual, variance = outcome - fit.fitted, fit.fitted * (1 - fit.fitted)
+    if weights is not None:
+        residual, variance = weights * residual, weights * variance
+    score = columns.T @ residual
+    cross, total = _cross_products(columns, X, variance)
+    slope = solve_information(fit.information, cross)
+    schur = total - cross.T @ slope
     values, vectors = np.linalg.eigh((schur + schur.T) / 2)
     keep = values > 1e-8 * max(float(np.trace(total)), 1e-300)
+    basis = vectors[:, keep] / np.sqrt(values[keep])
+    projected = basis.T @ score
+    if weights is not None and keep.any():
+        cross, total = _cross_products(columns, X, residual**2)
+        root = X * residual[:, None]
+        crossed = slope.T @ cross
+        meat = total - crossed - crossed.T + slope.T @ (root.T @ root) @ slope
+        values, vectors = np.linalg.eigh(basis.T @ meat @ basis)
+        keep = values > 1e-8 * values[-1]
+        projected = (vectors[:, keep].T @ projected) / np.sqrt(values[keep])
     df = int(np.count_nonzero(keep))
     if df == 0:
         return 0.0, 0, np.nan
-    projected = vectors[:, keep].T @ score
-    chi2 = float(np.sum(projected**2 / values[keep]))
+    chi2 = float(np.sum(projected**2))
     return chi2, df, float(chdtrc(df, chi2))
+
+
+def _cross_products(columns: Any, X: Array, row: Array) -> tuple[Array, Array]:
+    """Sums of ``row x z'`` and ``row z z'`` over the rows, z sparse."""
+    weighted = columns.multiply(row[:, None]).tocsr()
+    return np.asarray((weighted.T @ X).T), (weighted.T @ columns).toarray()

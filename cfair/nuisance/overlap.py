@@ -23,18 +23,21 @@ _QUANTILES = {"min": 0.0, "q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, 
 class Overlap:
     """Diagnostics of the weights.
 
+    With sampling weights, the weights here are their products with ``(1 - D) / (1 - pi)``.
+
     Attributes
     ----------
     propensities : pandas.DataFrame
         A row per group (and one for all) and treatment arm: rows, quantiles of the propensity
-        before truncation, rows truncated at each end.
+        before truncation, rows truncated at each end. Sampling weights do not enter.
     effective : pandas.DataFrame
         A row per group: rows, untreated rows, Kish's effective size of the weighted untreated, its
         share of the untreated, and the largest weight.
     balance : pandas.DataFrame
         A row per design column: its mean in all rows and among the untreated, plain and weighted,
         and the standardized differences from all rows before and after weighting. Weighted, the
-        untreated are to look like everybody. Empty if no model was fitted.
+        untreated are to look like everybody. Empty if no model was fitted. Sampling weights, if
+        there are any, are in every mean and standard deviation.
     truncated_low, truncated_high : int
         Rows cut at the lower and at the upper limit.
     """
@@ -102,7 +105,7 @@ def _propensities(cohort: Cohort, propensity: Propensity) -> pd.DataFrame:
 def _effective(cohort: Cohort, propensity: Propensity) -> pd.DataFrame:
     assert cohort.d is not None
     groups = cohort.groups
-    w = ipw_weights(cohort.d, propensity.pi)
+    w = _combined_weights(cohort, propensity)
     total = np.bincount(groups.codes, weights=w, minlength=groups.n_groups)
     square = np.bincount(groups.codes, weights=w * w, minlength=groups.n_groups)
     untreated = np.bincount(groups.codes[cohort.d == 0], minlength=groups.n_groups)
@@ -128,10 +131,11 @@ def _balance(cohort: Cohort, propensity: Propensity) -> pd.DataFrame:
     assert cohort.d is not None
     X = propensity.matrix
     names = [n for n, k in zip(propensity.design.names, propensity.fit.kept, strict=True) if k]
-    w = ipw_weights(cohort.d, propensity.pi)
-    mean = X.mean(axis=0)
-    sd = _standard_deviations(X, mean)
-    untreated = (cohort.d == 0).astype(float)
+    w = _combined_weights(cohort, propensity)
+    a = np.ones(len(X)) if cohort.weights is None else cohort.weights
+    mean = X.mean(axis=0) if cohort.weights is None else a @ X / a.sum()
+    sd = _standard_deviations(X, mean, a)
+    untreated = (cohort.d == 0) * a
     plain = untreated @ X / untreated.sum()
     weighted = w @ X / w.sum()
     varies = sd > 1e-12 * np.maximum(np.abs(mean), 1e-300)
@@ -148,11 +152,18 @@ def _balance(cohort: Cohort, propensity: Propensity) -> pd.DataFrame:
     return frame[varies].reset_index(drop=True)
 
 
-def _standard_deviations(X: Array, mean: Array) -> Array:
+def _combined_weights(cohort: Cohort, propensity: Propensity) -> Array:
+    """Weights of the untreated, times the sampling weights."""
+    assert cohort.d is not None
+    w = ipw_weights(cohort.d, propensity.pi)
+    return w if cohort.weights is None else w * cohort.weights
+
+
+def _standard_deviations(X: Array, mean: Array, a: Array) -> Array:
     """Standard deviations of the columns, by blocks of rows that stay in cache."""
     squares = np.zeros(X.shape[1])
     for first in range(0, len(X), 8_192):
         centred = X[first : first + 8_192] - mean
-        squares += np.einsum("ij,ij->j", centred, centred)
-    result: Array = np.sqrt(squares / len(X))
+        squares += np.einsum("i,ij,ij->j", a[first : first + 8_192], centred, centred)
+    result: Array = np.sqrt(squares / a.sum())
     return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -10,17 +10,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cfair.cohort import Cohort
-from cfair.errors import (
-    ConvergenceWarning,
-    DataError,
-    RankWarning,
-    SeparationWarning,
-    warn,
-)
-from cfair.formula import AttributeSplit, Design, build_design, split_design
-from cfair.frame import show_some
-from cfair.nuisance.logistic import LogisticFit, fit_logistic, score_test
-from cfair.nuisance.request import PropensityRequest, check_modelled, predict
+from cfair.errors import DataError
+from cfair.formula import Design, build_design
+from cfair.nuisance.binary import BinaryFit, BinaryModel, design_rows
+from cfair.nuisance.checks import check_probabilities, fit_notes, require_rows
+from cfair.nuisance.crossfit import Folds, require_training_classes
+from cfair.nuisance.logistic import LogisticFit, score_test
+from cfair.nuisance.request import ModelRequest, check_modelled, content_keys, predict
 
 Array = NDArray[np.float64]
 
@@ -47,6 +43,13 @@ class Propensity:
     columns : tuple of str or None
         Columns in the model; None if that cannot be known.
     notes : tuple of str
+    folds : Folds or None
+        Where probabilities are out of fold.
+    learner : Learner or None
+    seed : int
+        Of a learner.
+    binary : BinaryFit or None
+        The fit as replicates make it; None if the probabilities count as known.
     """
 
     text: str
@@ -59,6 +62,10 @@ class Propensity:
     design: Design | None = None
     columns: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
+    folds: Folds | None = None
+    learner: Any = None
+    seed: int = 0
+    binary: BinaryFit | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         low, high = self.truncation
@@ -81,27 +88,72 @@ class Propensity:
             return pd.Series(dtype=float, name="coefficient")
         return pd.Series(self.fit.coef, index=list(self.design.names), name="coefficient")
 
-    def split(self, cohort: Cohort) -> AttributeSplit | None:
-        """Cut the design by what a permutation of labels changes; None if nothing is fitted."""
-        if self.design is None or self.fit is None:
+    def model(self, cohort: Cohort, *, labels: bool = True) -> BinaryModel | None:
+        """The model that can be fitted again; None if nothing is fitted.
+
+        Parameters
+        ----------
+        cohort : Cohort
+        labels : bool, default True
+            Whether rows are to be put into other groups.
+
+        Returns
+        -------
+        BinaryModel or None
+        """
+        if self.design is None or cohort.d is None:
             return None
-        return split_design(self.design, cohort.data, cohort.groups.label_frame())
+        return _model(cohort, self.design, self.learner, self.folds, labels=labels, seed=self.seed)
+
+
+def _model(
+    cohort: Cohort,
+    design: Design,
+    learner: Any,
+    folds: Folds | None,
+    *,
+    labels: bool,
+    seed: int,
+) -> BinaryModel:
+    assert cohort.d is not None
+    rows = design_rows(design, cohort, labels=labels, intercept=learner is None)
+    return BinaryModel(
+        cohort.d.astype(np.float64),
+        rows,
+        (rows,),
+        cohort.weighted,
+        cohort.weights,
+        None if learner is None else learner.estimator,
+        folds,
+        None if learner is None else np.argsort(content_keys(cohort), kind="stable"),
+        seed,
+        "propensity",
+    )
 
 
 def estimate_propensity(
-    request: PropensityRequest,
+    request: ModelRequest,
     cohort: Cohort,
     truncation: tuple[float, float] = (0.005, 0.995),
+    folds: Folds | None = None,
+    *,
+    seed: int = 0,
 ) -> Propensity:
     """Fit or take the probabilities of treatment on the rows of the analysis.
 
+    With sampling weights the fit maximizes the weighted likelihood.
+
     Parameters
     ----------
-    request : PropensityRequest
+    request : ModelRequest
     cohort : Cohort
         With a treatment.
     truncation : (float, float), default (0.005, 0.995)
         Probabilities are cut to this range once, the same in estimate, variance and diagnostics.
+    folds : Folds, optional
+        For predictions out of fold.
+    seed : int, default 0
+        Of a learner.
 
     Returns
     -------
@@ -120,22 +172,7 @@ def estimate_propensity(
                 f"the propensity formula has the outcome {cohort.outcome_name!r} on its right "
                 "side. Treatment comes before the outcome and cannot follow from it: take it out."
             )
-        design = build_design(request.formula, cohort.data)
-        _require_rows(cohort, design)
-        fit = fit_logistic(design.matrix, cohort.d)
-        same = request.result is None or _agrees(request.result, fit, cohort)
-        if same:
-            return _fitted(request, design, fit, cohort, truncation)
-        known = predict(request.result, cohort)
-        return _known(
-            known,
-            cohort,
-            truncation,
-            request.text,
-            request.formula.columns,
-            "the propensity result was fitted on other rows or in another way; its probabilities "
-            "count as known, and replicates do not refit them",
-        )
+        return _estimated(request, cohort, truncation, folds, seed)
     if request.kind == "column":
         values = cohort.data[request.columns[0]]
         if not pd.api.types.is_numeric_dtype(values):
@@ -151,77 +188,61 @@ def estimate_propensity(
     return _known(array, cohort, truncation, request.text, None, note)
 
 
-def _require_rows(cohort: Cohort, design: Design) -> None:
-    n, p = design.matrix.shape
-    if n < p:
-        raise DataError(
-            f"the propensity formula has {p} terms but only {n} rows are left "
-            f"({cohort.n_read} read, {cohort.dropped.sentence()}). Use a smaller formula."
-        )
-
-
-def _agrees(result: Any, fit: LogisticFit, cohort: Cohort) -> bool:
-    """Whether a fitted result is the maximum likelihood fit of its formula on these rows."""
-    predicted = predict(result, cohort)
-    return bool(len(predicted) == len(fit.fitted) and np.max(np.abs(predicted - fit.fitted)) < 1e-5)
-
-
-def _fitted(
-    request: PropensityRequest,
-    design: Design,
-    fit: LogisticFit,
+def _estimated(
+    request: ModelRequest,
     cohort: Cohort,
     truncation: tuple[float, float],
+    folds: Folds | None,
+    seed: int,
 ) -> Propensity:
-    notes = tuple(_fit_notes(design, fit, request.text))
+    """Fit the formula, or the learner; a fitted result counts as known if it is another fit."""
     assert request.formula is not None
-    text = request.text
-    if request.left is None and "~" in text and cohort.treatment_name:
-        text = f"{cohort.treatment_name} ~ {text.split('~', 1)[1].strip()}"
-    matrix = design.matrix if fit.kept.all() else np.ascontiguousarray(design.matrix[:, fit.kept])
+    assert cohort.d is not None
+    design = build_design(request.formula, cohort.data)
+    require_rows(cohort, design, cohort.weighted)
+    if folds is not None:
+        names = ["untreated", "treated"]
+        require_training_classes(folds, cohort.d, 2, cohort.weighted, "propensity", names)
+    model = _model(cohort, design, request.learner, folds, labels=False, seed=seed)
+    found = model.fit()
+    fitted, fit = found.values[0], found.fit
+    if request.result is not None and not _agrees(request, cohort, fitted):
+        note = (
+            "the propensity result was fitted on other rows or in another way"
+            f"{'' if cohort.weights is None else ', perhaps without the weights'}; its "
+            "probabilities count as known, and replicates do not refit them"
+        )
+        known = predict(request, cohort)
+        return _known(known, cohort, truncation, request.text, request.formula.columns, note)
+    trouble = [] if fit is None else fit_notes(design, fit, request.text, "propensity")
     return Propensity(
-        text=text,
-        pi=np.clip(fit.fitted, *truncation),
-        fitted=fit.fitted,
+        text=_text(request, cohort),
+        pi=np.clip(fitted, *truncation),
+        fitted=fitted,
         truncation=truncation,
-        matrix=matrix,
-        coef=fit.coef[fit.kept],
+        matrix=found.models[0].design if found.models else None,
+        coef=np.zeros(0) if fit is None else fit.coef[fit.kept],
         fit=fit,
         design=design,
         columns=request.formula.columns,
-        notes=(*request.formula.notes, *notes),
+        notes=(*request.formula.notes, *(f"propensity: {n}" for n in found.notes), *trouble),
+        folds=folds,
+        learner=request.learner,
+        seed=seed,
+        binary=found,
     )
 
 
-def _fit_notes(design: Design, fit: LogisticFit, text: str) -> list[str]:
-    """What went wrong in a fit, as warnings and as notes."""
-    notes = []
-    if not fit.kept.all():
-        names = show_some([n for n, k in zip(design.names, fit.kept, strict=True) if not k], 8)
-        message = (
-            f"propensity {text!r}: left out as linear combinations of other columns: {names}. "
-            "Predictions do not change; their coefficients are NaN."
-        )
-        warn(message, RankWarning)
-        notes.append(message)
-    if fit.separated.any():
-        moving = [n for n, m in zip(design.names, fit.separated, strict=True) if m]
-        named = [n for n in moving if n != "Intercept"] or moving
-        message = (
-            f"propensity {text!r}: treatment is separated by {show_some(named, 8)}: in some rows "
-            "it is all but certain, and the coefficients have no finite estimate. Probabilities "
-            "are truncated; check overlap, or drop or coarsen these terms."
-        )
-        warn(message, SeparationWarning)
-        notes.append(message)
-    elif not fit.converged:
-        message = (
-            f"propensity {text!r}: the fit stopped after {fit.n_iter} iterations with a score norm "
-            f"of {fit.score_norm:.2g}. Check the scale of the covariates."
-        )
-        warn(message, ConvergenceWarning)
-        notes.append(message)
-    return notes
+def _text(request: ModelRequest, cohort: Cohort) -> str:
+    if request.left is None and request.learner is None and cohort.treatment_name:
+        return f"{cohort.treatment_name} ~ {request.text.split('~', 1)[1].strip()}"
+    return request.text
+
+
+def _agrees(request: ModelRequest, cohort: Cohort, fitted: Array) -> bool:
+    """Whether a fitted result is the maximum likelihood fit of its formula on these rows."""
+    predicted = predict(request, cohort)
+    return bool(len(predicted) == len(fitted) and np.max(np.abs(predicted - fitted)) < 1e-5)
 
 
 def _known(
@@ -233,19 +254,7 @@ def _known(
     note: str,
 ) -> Propensity:
     assert cohort.d is not None
-    missing = int(np.isnan(fitted).sum())
-    if missing:
-        raise DataError(
-            f"the given propensities are missing in {missing} of the {len(fitted)} rows used. "
-            "Give a probability for each row, or drop these rows from the table."
-        )
-    outside = (fitted < 0) | (fitted > 1)
-    if outside.any():
-        raise DataError(
-            f"the given propensities must lie in [0, 1], but {int(outside.sum())} rows range from "
-            f"{fitted[outside].min():.4g} to {fitted[outside].max():.4g}. Give probabilities of "
-            "treatment, not logits or percent."
-        )
+    check_probabilities(fitted, "propensity")
     sure = ((cohort.d == 0) & (fitted == 1)) | ((cohort.d == 1) & (fitted == 0))
     if sure.any():
         raise DataError(
@@ -344,5 +353,10 @@ def omitted_groups(propensity: Propensity, cohort: Cohort) -> Omitted | None:
 def _omitted(what: str, propensity: Propensity, cohort: Cohort, columns: Any) -> Omitted | None:
     if propensity.matrix is None or propensity.fit is None or cohort.d is None:
         return None
-    chi2, df, p = score_test(propensity.matrix, cohort.d, propensity.fit, columns)
+    X, d, fit, weights = propensity.matrix, cohort.d, propensity.fit, cohort.weights
+    if weights is not None:  # rows without weight took no part in the fit
+        rows = cohort.weighted
+        X, d, columns, weights = X[rows], d[rows], columns[rows], weights[rows]
+        fit = replace(fit, fitted=propensity.fitted[rows])
+    chi2, df, p = score_test(X, d, fit, columns, weights)
     return Omitted(what, chi2, df, p) if df else None

@@ -1,4 +1,4 @@
-"""What was given as propensity: a formula, a column, probabilities, or a fitted result."""
+"""What was given as a model: formula, column, probabilities, fitted result, or a learner; folds."""
 
 from __future__ import annotations
 
@@ -12,18 +12,29 @@ from numpy.typing import NDArray
 from cfair.cohort import Cohort
 from cfair.errors import DataError, FormulaError
 from cfair.formula import Formula, parse_formula
+from cfair.nuisance.crossfit import Folds, draw_folds, folds_given, row_keys
 from cfair.roles import Declared
 
 Array = NDArray[np.float64]
 
 
+#: What models are of, in words: by name of the model.
+EVENTS: dict[str, str] = {
+    "propensity": "the treatment",
+    "outcome model": "the outcome",
+    "membership": "the group",
+}
+_LEFT = {"propensity": "treatment", "outcome model": "outcome", "membership": ""}
+
+
 @dataclass(frozen=True, eq=False)
-class PropensityRequest:
-    """What the user gave as propensity, read before the rows of the analysis are chosen.
+class ModelRequest:
+    """What the user gave as a model, read before the rows of the analysis are chosen.
 
     Attributes
     ----------
-    kind : {"formula", "column", "array", "result"}
+    what : {"propensity", "outcome model", "membership"}
+    kind : {"formula", "column", "array", "result", "learner"}
     text : str
         For the printed result.
     columns : tuple of str
@@ -35,8 +46,10 @@ class PropensityRequest:
         Given probabilities on the table's index.
     result : object
         A fitted statsmodels result.
+    learner : Learner or None
     """
 
+    what: str
     kind: str
     text: str
     columns: tuple[str, ...] = ()
@@ -44,127 +57,149 @@ class PropensityRequest:
     formula: Formula | None = None
     values: pd.Series | None = None
     result: Any = None
+    learner: Any = None
 
     @property
     def missing(self) -> dict[str, NDArray[np.bool_]]:
         """Rows without a probability, where probabilities are given beside the table."""
         if self.values is None or self.kind != "array":
             return {}
-        return {"propensity": self.values.isna().to_numpy()}
+        return {self.what: self.values.isna().to_numpy()}
 
 
-def read_propensity(value: Any, declared: Declared) -> PropensityRequest:
-    """Understand what was given as propensity.
+def read_model(value: Any, declared: Declared, *, what: str = "propensity") -> ModelRequest:
+    """Understand what was given as a model.
 
     Parameters
     ----------
-    value : str, array, Series or fitted statsmodels result
-        A formula (``"treated ~ age"``), the name of a column of probabilities, the probabilities,
-        or a fitted binary-response result.
+    value : str, Learner, array, Series or fitted statsmodels result
+        A formula (``"treated ~ age"``), a classifier with its columns, the name of a column of
+        probabilities, the probabilities, or a fitted binary-response result. For group membership
+        a formula or a classifier.
     declared : Declared
+    what : {"propensity", "outcome model", "membership"}, default "propensity"
 
     Returns
     -------
-    PropensityRequest
+    ModelRequest
 
     Raises
     ------
     DataError, FormulaError
         If it is none of these.
     """
-    if isinstance(value, str):
-        if "~" not in value and value in declared.columns:
-            return PropensityRequest("column", f"probabilities in column {value!r}", (value,))
-        if "~" not in value:
-            raise FormulaError(
-                f"the propensity {value!r} is neither a formula nor a column of the table. "
-                f'Write "treatment ~ covariates", or name a column of probabilities.'
-            )
-        formula = parse_formula(value, declared.columns, what="propensity")
-        return PropensityRequest(
-            "formula", formula.text, formula.columns, formula.left, formula=formula
+    if hasattr(value, "formula_text") and hasattr(value, "estimator"):
+        formula = parse_formula(value.formula_text, declared.columns, what=what)
+        return ModelRequest(
+            what, "learner", repr(value), formula.columns, formula.left, formula, learner=value
         )
-    if hasattr(value, "predict") and hasattr(value, "model") and hasattr(value, "params"):
-        return _read_result(value, declared)
-    if np.ndim(value) == 1:
-        values = declared.table.align(value, "propensity")
+    if isinstance(value, str):
+        return _read_text(value, declared, what)
+    binary = what != "membership"
+    if binary and all(hasattr(value, name) for name in ("predict", "model", "params")):
+        return _read_result(value, declared, what)
+    if binary and np.ndim(value) == 1:
+        values = declared.table.align(value, what)
         if not pd.api.types.is_numeric_dtype(values):
             raise DataError(
-                f"the given propensities are {values.dtype}, not numbers. Give a probability of "
-                "treatment for each row."
+                f"{what}: the given probabilities are {values.dtype}, not numbers. Give a "
+                f"probability of {EVENTS[what]} for each row."
             )
-        return PropensityRequest("array", "probabilities as given", values=values.astype(float))
+        return ModelRequest(what, "array", "probabilities as given", values=values.astype(float))
+    if hasattr(value, "predict_proba"):
+        raise DataError(
+            f"{what}: a classifier needs to know its columns. Write "
+            'cfair.Learner(classifier, columns=["age", ...]).'
+        )
+    others = ", a column name, probabilities (one per row), a fitted statsmodels result"
     raise DataError(
-        "propensity must be a formula, a column name, probabilities (one per row), or a fitted "
-        f"statsmodels result, not {type(value).__name__}."
+        f"{what} must be a formula{others if binary else ''} or a cfair.Learner, not "
+        f"{type(value).__name__}."
     )
 
 
-def _read_result(result: Any, declared: Declared) -> PropensityRequest:
+def _read_text(value: str, declared: Declared, what: str) -> ModelRequest:
+    if "~" in value:
+        formula = parse_formula(value, declared.columns, what=what)
+        return ModelRequest(
+            what, "formula", formula.text, formula.columns, formula.left, formula=formula
+        )
+    left = _LEFT[what]
+    example = f'"{left} ~ covariates"' if left else '"~ covariates"'
+    if what != "membership" and value in declared.columns:
+        return ModelRequest(what, "column", f"probabilities in column {value!r}", (value,))
+    column = "" if what == "membership" else " nor a column of the table"
+    name = "" if what == "membership" else ", or name a column of probabilities"
+    raise FormulaError(
+        f"the {what} {value!r} is {'neither' if column else 'not'} a formula{column}. "
+        f"Write {example}{name}."
+    )
+
+
+def _read_result(result: Any, declared: Declared, what: str) -> ModelRequest:
     """Read a fitted result; with a formula that can be rebuilt, by that formula."""
-    _refuse_other_models(result)
+    _refuse_other_models(result, what)
     text = getattr(result.model, "formula", None)
     if isinstance(text, str) and "~" in text:
         left, right = (side.strip() for side in text.split("~", 1))
         try:
-            formula = parse_formula(f"~ {right}", declared.columns, what="propensity")
+            formula = parse_formula(f"~ {right}", declared.columns, what=what)
         except FormulaError:
             formula = None
         if formula is not None:
             name = left.strip("`") if left.strip("`") in declared.columns else None
-            return PropensityRequest(
-                "result", f"{left} ~ {right}", formula.columns, name, formula, result=result
+            return ModelRequest(
+                what, "result", f"{left} ~ {right}", formula.columns, name, formula, result=result
             )
-    values = declared.table.align(_in_sample(result, declared, "predict"), "propensity")
-    return PropensityRequest("result", "fitted statsmodels result", values=values, result=result)
+    values = declared.table.align(_in_sample(result, declared, what), what)
+    return ModelRequest(what, "result", "fitted statsmodels result", values=values, result=result)
 
 
 def _in_sample(result: Any, declared: Declared, what: str) -> pd.Series:
-    """Predictions or outcome of a result on the rows it was fitted on, by the table's index."""
-    data = result.predict() if what == "predict" else result.model.endog
-    values = np.asarray(data, dtype=float)
+    """Predictions of a result on the rows it was fitted on, by the table's index."""
+    values = np.asarray(result.predict(), dtype=float)
     index = declared.table.index
     labels = getattr(result.model.data, "row_labels", None)
     if labels is not None and len(labels) == len(values) and not pd.Index(labels).equals(index):
         return pd.Series(values, index=pd.Index(labels))
     if len(values) != len(index):
         raise DataError(
-            f"the fitted propensity result has {len(values)} rows, the table {len(index)}. "
+            f"the fitted {what} result has {len(values)} rows, the table {len(index)}. "
             "Fit it on the rows of the table, or give a formula."
         )
     return pd.Series(values, index=index)
 
 
-def _refuse_other_models(result: Any) -> None:
+def _refuse_other_models(result: Any, what: str) -> None:
     """Refuse results that are no plain model of one probability."""
     name = type(result.model).__name__
     family = type(getattr(result.model, "family", None)).__name__
     if name not in ("Logit", "Probit") and family != "Binomial":
         raise DataError(
-            f"the propensity result is a {name}, which does not model a probability. Fit a "
+            f"the {what} result is a {name}, which does not model a probability. Fit a "
             "binomial GLM, a Logit or a Probit, or give a formula."
         )
     if np.ndim(result.model.endog) != 1 or isinstance(result.model.endog_names, list):
         raise DataError(
-            "the propensity result models two columns, as statsmodels does for a treatment that is "
-            "True/False or text, and its probability may be that of no treatment. Code the "
-            "treatment as 0/1, or give a formula."
+            f"the {what} result models two columns, as statsmodels does for a 0/1 variable that "
+            "is True/False or text, and its probability may be that of 0. Code "
+            f"{EVENTS[what]} as 0/1, or give a formula."
         )
     for extra in ("offset", "exposure"):
         values = getattr(result.model, extra, None)
         if values is not None and np.any(values):
             raise DataError(
-                f"the propensity result has an {extra}, which its predictions on other rows leave "
-                "out. Give its probabilities instead: propensity=result.fittedvalues."
+                f"the {what} result has an {extra}, which its predictions on other rows leave out. "
+                f"Give its probabilities instead: {what.replace(' ', '_')}=result.fittedvalues."
             )
 
 
-def check_modelled(request: PropensityRequest, cohort: Cohort) -> None:
-    """Check that a fitted result models the treatment of these rows, and not something else.
+def check_modelled(request: ModelRequest, cohort: Cohort) -> None:
+    """Check that a fitted result models the treatment or outcome of these rows, nothing else.
 
     Parameters
     ----------
-    request : PropensityRequest
+    request : ModelRequest
         With a result.
     cohort : Cohort
 
@@ -172,7 +207,8 @@ def check_modelled(request: PropensityRequest, cohort: Cohort) -> None:
     ------
     DataError
     """
-    model = request.result.model
+    model, what, event = request.result.model, request.what, EVENTS[request.what]
+    target, name = modelled(request, cohort)
     endog = np.asarray(model.endog, dtype=float)
     labels = getattr(model.data, "row_labels", None)
     if labels is None:
@@ -183,30 +219,56 @@ def check_modelled(request: PropensityRequest, cohort: Cohort) -> None:
     where = None
     if labels is not None and pd.Index(labels).is_unique:
         where = pd.Index(labels).get_indexer(here)
+        if what == "outcome model" and (where < 0).any():
+            kept = where >= 0  # as a rule fitted on the untreated
+            where, target = where[kept], target[kept]
+            where = None if not len(where) else where
     if where is None or (where < 0).any():  # fitted on other rows: the name has to do
-        if request.left is None or request.left != cohort.treatment_name:
+        if request.left is None or request.left != name:
             raise DataError(
-                f"the propensity result models {request.result.model.endog_names!r} on other rows; "
-                f"whether that is the treatment {cohort.treatment_name!r} cannot be checked. Give "
-                "a formula, or its probabilities on these rows."
+                f"the {what} result models {model.endog_names!r} on other rows; whether that is "
+                f"{event} {name!r} cannot be checked. Give a formula, or its probabilities on "
+                "these rows."
             )
         return
-    differ = int(np.count_nonzero(endog[where] != cohort.d))
+    differ = int(np.count_nonzero(endog[where] != target))
     if differ:
         raise DataError(
-            f"the propensity result models {model.endog_names!r}, which differs from the treatment "
-            f"{cohort.treatment_name!r} in {differ} of {cohort.n_used} rows: another column, "
-            "another coding, or rows in another order. Give a formula, or its probabilities."
+            f"the {what} result models {model.endog_names!r}, which differs from {event} "
+            f"{name!r} in {differ} of {len(where)} rows: another column, another coding, or rows "
+            "in another order. Give a formula, or its probabilities."
         )
 
 
-def predict(result: Any, cohort: Cohort) -> Array:
+def modelled(request: ModelRequest, cohort: Cohort) -> tuple[NDArray[np.int8], str | None]:
+    """The column that a binary model is of, and its name.
+
+    Parameters
+    ----------
+    request : ModelRequest
+    cohort : Cohort
+
+    Returns
+    -------
+    values : (n,) array of 0 and 1
+    name : str or None
+    """
+    if request.what == "propensity":
+        assert cohort.d is not None
+        return cohort.d, cohort.treatment_name
+    return cohort.y, cohort.outcome_name
+
+
+def predict(request: ModelRequest, cohort: Cohort, data: pd.DataFrame | None = None) -> Array:
     """Predictions of a fitted result on the rows of the analysis.
 
     Parameters
     ----------
-    result : fitted statsmodels result
+    request : ModelRequest
+        With a result.
     cohort : Cohort
+    data : pandas.DataFrame, optional
+        The rows with, say, treatment set to none; as they are by default.
 
     Returns
     -------
@@ -218,9 +280,106 @@ def predict(result: Any, cohort: Cohort) -> Array:
         If it cannot predict on them.
     """
     try:
-        return np.asarray(result.predict(cohort.data), dtype=float)
+        return np.asarray(
+            request.result.predict(cohort.data if data is None else data), dtype=float
+        )
     except Exception as error:  # whatever statsmodels or patsy make of data coded in another way
         raise DataError(
-            f"the propensity result cannot predict on these rows ({type(error).__name__}: "
+            f"the {request.what} result cannot predict on these rows ({type(error).__name__}: "
             f"{str(error).splitlines()[0][:120]}). Give a formula, or its probabilities."
         ) from error
+
+
+# -- folds ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class FoldsRequest:
+    """Folds as the user gave them: a number, or the fold of each row.
+
+    Attributes
+    ----------
+    number : int or None
+    column : str or None
+        Column of the table that holds the fold of each row.
+    values : pandas.Series or None
+        The fold of each row on the table's index.
+    """
+
+    number: Any = None
+    column: str | None = None
+    values: pd.Series | None = None
+
+    @property
+    def missing(self) -> dict[str, NDArray[np.bool_]]:
+        """Rows without a fold."""
+        return {} if self.values is None else {"folds": self.values.isna().to_numpy()}
+
+
+def read_folds(value: Any, declared: Declared) -> FoldsRequest | None:
+    """Understand what was given as folds.
+
+    Parameters
+    ----------
+    value : int, name, array or None
+        Number of folds, a column or an array with the fold of each row; None for none.
+    declared : Declared
+
+    Returns
+    -------
+    FoldsRequest or None
+    """
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return FoldsRequest(column=value, values=declared.table.column(value, "folds"))
+    if np.ndim(value) == 1:
+        return FoldsRequest(values=declared.table.align(value, "folds"))
+    return FoldsRequest(number=value)
+
+
+def make_folds(request: FoldsRequest | None, cohort: Cohort, seed: int = 0) -> Folds | None:
+    """Folds of the rows used, drawn within groups or as given.
+
+    Parameters
+    ----------
+    request : FoldsRequest or None
+    cohort : Cohort
+    seed : int, default 0
+
+    Returns
+    -------
+    Folds or None
+
+    Raises
+    ------
+    ValueError, DataError
+        If there are too many folds, or only one.
+    """
+    if request is None:
+        return None
+    if request.values is not None:
+        return folds_given(request.values.to_numpy()[cohort.rows])
+    return draw_folds(
+        request.number,
+        content_keys(cohort),
+        strata=cohort.groups.codes,
+        cluster=cohort.cluster,
+        seed=seed,
+    )
+
+
+def content_keys(cohort: Cohort) -> NDArray[np.uint64]:
+    """What tells the rows of a cohort apart: everything in them but the names of their groups.
+
+    Parameters
+    ----------
+    cohort : Cohort
+
+    Returns
+    -------
+    (n,) array of uint64
+    """
+    columns = cohort.data.drop(columns=list(cohort.groups.attributes))
+    arrays = [a for a in (cohort.score, cohort.d, cohort.weights) if a is not None]
+    return row_keys(columns[sorted(columns.columns, key=str)], cohort.y, cohort.s, *arrays)

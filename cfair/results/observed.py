@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
 from cfair.estimators.confusion import RATE_CELLS
-from cfair.inference.influence import CellMoments, ClusterScores, rate_covariance
+from cfair.inference.influence import rate_covariance
+from cfair.inference.intervals import NORMAL
+from cfair.inference.moments import CellMoments, ClusterScores
 from cfair.results import text
 from cfair.results.rates import RatesResult
 from cfair.results.report import (
@@ -46,7 +48,8 @@ class ObservedResult(RatesResult):
     Attributes
     ----------
     moments : CellMoments
-        Counts by group, outcome and prediction: all that the rates are made of.
+        Counts, or sums of the sampling weights, by group, outcome and prediction: all that the
+        rates are made of.
     cluster_scores : ClusterScores or None
 
     See Also
@@ -105,6 +108,9 @@ class ObservedResult(RatesResult):
     def limits(self, metric: str) -> tuple[Array, Array]:
         """Limits of the rates of one metric: groups, margins, all.
 
+        With weights or clusters they are those of a binomial count of the effective size; for
+        Clopper-Pearson and Agresti-Coull that of Korn and Graubard (1998).
+
         Parameters
         ----------
         metric : str
@@ -119,9 +125,9 @@ class ObservedResult(RatesResult):
         if self.interval == "wilson":
             return e.interval("wilson", self.level)
         size = np.where(np.isnan(e.estimate), 1.0, e.size)
-        if e.n_clusters is not None:  # the degrees of freedom of Korn and Graubard (1998)
+        if e.max_df != NORMAL:  # the degrees of freedom of Korn and Graubard (1998)
             tail = (1 - self.level) / 2
-            student = stdtrit(np.clip(np.minimum(size, e.n_clusters) - 1, 1, None), tail)
+            student = stdtrit(np.clip(np.minimum(size - 1, e.max_df), 1, None), tail)
             size = size * (ndtri(tail) / student) ** 2
         successes = np.nan_to_num(e.estimate) * size
         low, high = proportion_confint(
@@ -151,7 +157,8 @@ class ObservedResult(RatesResult):
         clusters = (
             "" if self.cohort.cluster is None else f", clustered by {self.cohort.cluster_name}"
         )
-        return f"{100 * self.level:g}%, {self.interval.title()}{clusters}"
+        size = "" if self.cohort.weights is None else " on the effective size"
+        return f"{100 * self.level:g}%, {self.interval.title()}{size}{clusters}"
 
     def _header(self) -> list[str]:
         chosen = [m for m in PRINTED if m in self.metrics]

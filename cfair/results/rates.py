@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cfair.cohort import Cohort, require_comparison
+from cfair.errors import DataError
 from cfair.estimators.disparity import STATISTICS, largest_gap
 from cfair.frame import show_some
 from cfair.inference.aggregate import AggregateIntervals
@@ -61,7 +62,7 @@ class RatesResult:
     cohort : Cohort
         The rows that were used, and what was left out.
     estimates : tuple of RateEstimates
-        One per metric, for the groups, the margins, and all rows together.
+        One per metric, for the groups, the margins, and all rows together; or the groups only.
     rows : tuple of MetricRows
         In the order of `estimates`.
     counts : dict of str to (T,) array
@@ -142,32 +143,46 @@ class RatesResult:
 
     @property
     def marginals(self) -> pd.DataFrame:
-        """A row per metric, attribute and level: each attribute on its own."""
+        """A row per metric, attribute and level: each attribute on its own.
+
+        It has no rows where only the intersectional groups have rates.
+        """
         return self._marginals.copy()
 
     @cached_property
     def _marginals(self) -> pd.DataFrame:
-        groups = self.cohort.groups
-        K, M = groups.n_groups, len(groups.margins)
-        parts = []
-        for k in range(len(self.estimates)):
-            head = pd.DataFrame(
-                {
-                    "metric": self.estimates[k].metric,
-                    "attribute": [a for a, _ in groups.margins],
-                    "level": pd.Series([v for _, v in groups.margins], dtype=object),
-                }
-            )
-            parts.append(pd.concat([head, self._frame(k, slice(K, K + M))], axis=1))
-        return pd.concat(parts, ignore_index=True)
+        margins = self.cohort.groups.margins
+        head = pd.DataFrame(
+            {
+                "attribute": [a for a, _ in margins],
+                "level": pd.Series([v for _, v in margins], dtype=object),
+            }
+        )
+        return self._beyond_groups(head, self.cohort.groups.n_groups)
 
     @property
     def overall(self) -> pd.DataFrame:
-        """A row per metric: all rows together."""
+        """A row per metric: all rows together; none where only groups have rates."""
+        groups = self.cohort.groups
+        head = pd.DataFrame(index=range(1))
+        return self._beyond_groups(head, groups.n_groups + len(groups.margins))
+
+    @property
+    def has_margins(self) -> bool:
+        """Whether every metric has rates of the margins and of all rows beside the groups'."""
+        return all(len(e.estimate) > self.cohort.groups.n_groups for e in self.estimates)
+
+    def _beyond_groups(self, head: pd.DataFrame, first: int) -> pd.DataFrame:
+        """Rates of the targets that `head` describes, for the metrics that have them."""
+        K = self.cohort.groups.n_groups
+        chosen = [k for k, e in enumerate(self.estimates) if len(e.estimate) > K]
+        size = len(head) if chosen else 0  # without any, a frame of no rows has the columns
         parts = []
-        for k in range(len(self.estimates)):
-            head = pd.DataFrame({"metric": [self.estimates[k].metric]})
-            parts.append(pd.concat([head, self._frame(k, slice(-1, None))], axis=1))
+        for k in chosen or [0]:
+            part = self._frame(k, slice(first, first + size))
+            named = head[:size].copy()
+            named.insert(0, "metric", pd.Series([self.metrics[k]] * size, dtype="str"))
+            parts.append(pd.concat([named, part], axis=1))
         return pd.concat(parts, ignore_index=True)
 
     def limits(self, metric: str) -> tuple[Array, Array]:
@@ -194,11 +209,11 @@ class RatesResult:
         columns["estimate"] = e.estimate[targets]
         columns["se"] = e.se[targets]
         columns["ci_low"], columns["ci_high"] = low[targets], high[targets]
-        columns["note"] = list(rows.notes[targets])
+        columns["note"] = pd.Series(rows.notes[targets], dtype="str")
         columns.update(self._more_columns(e.metric, targets))
         return pd.DataFrame(columns)
 
-    def _more_columns(self, metric: str, targets: slice) -> dict[str, Array]:
+    def _more_columns(self, metric: str, targets: slice) -> dict[str, Any]:
         return {}
 
     def to_frame(self) -> pd.DataFrame:
@@ -253,7 +268,7 @@ class RatesResult:
         Raises
         ------
         DataError
-            If there is only one group, or no such reference.
+            If there is only one group, no such reference, or no rates of single attributes.
         ValueError
             For an unknown option.
 
@@ -271,13 +286,25 @@ class RatesResult:
         """
         level = self.level if level is None else check_level(level)
         wanted = [metrics] if isinstance(metrics, str) else list(metrics or self.compared)
+        pairs = compared_groups(self.cohort.groups, attribute, reference)
+        if attribute is not None:
+            self._require_margins(wanted)
         return contrast_frame(
             [self.estimates_of(m) for m in wanted],
-            compared_groups(self.cohort.groups, attribute, reference),
+            pairs,
             kind=kind,
             adjust=adjust,
             level=level,
         )
+
+    def _require_margins(self, metrics: Sequence[str]) -> None:
+        K = self.cohort.groups.n_groups
+        without = [m for m in metrics if len(self.estimates_of(m).estimate) == K]
+        if without:
+            raise DataError(
+                f"{', '.join(without)}: only the intersectional groups have a rate in this result, "
+                "single attributes have none. Leave attribute= or marginals= out."
+            )
 
     @property
     def equality_tests(self) -> tuple[EqualityTest, ...]:
@@ -463,6 +490,7 @@ class RatesResult:
             self.estimates_of(metric)
         frame = self.marginals if marginals else self.rates
         if marginals:
+            self._require_margins(wanted)
             frame = frame.assign(
                 group=[f"{a}: {v}" for a, v in zip(frame["attribute"], frame["level"], strict=True)]
             )

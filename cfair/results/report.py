@@ -23,7 +23,7 @@ MAX_MARGINS = 24
 
 
 def cohort_facts(cohort: Cohort) -> list[tuple[str, str]]:
-    """Who was analysed, what was left out, what the event and the call are."""
+    """Who was analysed, what was left out, what the event and the call are; counts are of rows."""
     used = text.count(cohort.n_used)
     rows = f"{text.count(cohort.n_read)} rows, {used} used ({cohort.dropped.sentence()})"
     event = int(cohort.y.sum())
@@ -35,7 +35,22 @@ def cohort_facts(cohort: Cohort) -> list[tuple[str, str]]:
             f"{cohort.outcome_name}, event {cohort.outcome_event}: "
             f"{text.share(event, cohort.n_used)}",
         ),
+        ("weights", _weights(cohort)),
     ]
+
+
+def _weights(cohort: Cohort) -> str:
+    """What the sampling weights leave of the rows; empty without weights."""
+    if cohort.weights_name is None:
+        return ""
+    if cohort.weights is None:
+        return f"{cohort.weights_name}, equal in all rows: they change nothing"
+    zero = int(np.count_nonzero(cohort.weights == 0))
+    nothing = f"; {plural(zero, 'row')} of weight 0" if zero else ""
+    return (
+        f"{cohort.weights_name}, scaled to mean 1; effective size {text.count(cohort.kish)} of "
+        f"{text.count(cohort.n_used)} (Kish){nothing}"
+    )
 
 
 def plural(n: int, noun: str) -> str:

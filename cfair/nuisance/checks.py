@@ -1,0 +1,127 @@
+"""What went wrong in the fit of a binary model, or in probabilities that were given for one."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfair.cohort import Cohort
+from cfair.errors import ConvergenceWarning, DataError, RankWarning, SeparationWarning, warn
+from cfair.formula import Design
+from cfair.frame import show_some
+from cfair.nuisance.logistic import LogisticFit
+
+Array = NDArray[np.float64]
+
+#: What a model is of, in sentences.
+_EVENTS = {"propensity": "treatment", "outcome model": "the event"}
+
+
+def fit_notes(design: Design, fit: LogisticFit, text: str, what: str) -> list[str]:
+    """What went wrong in a fit, as warnings and as notes.
+
+    Parameters
+    ----------
+    design : Design
+    fit : LogisticFit
+    text : str
+        The formula.
+    what : {"propensity", "outcome model"}
+
+    Returns
+    -------
+    list of str
+    """
+    notes = []
+    if not fit.kept.all():
+        names = show_some([n for n, k in zip(design.names, fit.kept, strict=True) if not k], 8)
+        among = "" if what == "propensity" else " among the rows of the fit"
+        message = (
+            f"{what} {text!r}: left out as linear combinations of other columns{among}: {names}. "
+            "Predictions do not change; their coefficients are NaN."
+        )
+        warn(message, RankWarning)
+        notes.append(message)
+    if fit.separated.any():
+        moving = [n for n, m in zip(design.names, fit.separated, strict=True) if m]
+        named = [n for n in moving if n != "Intercept"] or moving
+        truncated = (
+            "Probabilities are truncated; check overlap, or drop or coarsen these terms."
+            if what == "propensity"
+            else "Drop or coarsen these terms."
+        )
+        message = (
+            f"{what} {text!r}: {_EVENTS[what]} is separated by {show_some(named, 8)}: in some rows "
+            f"it is all but certain, and the coefficients have no finite estimate. {truncated}"
+        )
+        warn(message, SeparationWarning)
+        notes.append(message)
+    elif not fit.converged:
+        message = (
+            f"{what} {text!r}: the fit stopped after {fit.n_iter} iterations with a score norm "
+            f"of {fit.score_norm:.2g}. Check the scale of the covariates."
+        )
+        warn(message, ConvergenceWarning)
+        notes.append(message)
+    return notes
+
+
+def check_probabilities(values: Array, what: str) -> None:
+    """Check probabilities that were given instead of a model.
+
+    Parameters
+    ----------
+    values : (n,) array
+    what : {"propensity", "outcome model"}
+
+    Raises
+    ------
+    DataError
+        If some are missing or outside [0, 1].
+    """
+    name = "propensities" if what == "propensity" else "probabilities of the outcome"
+    missing = int(np.isnan(values).sum())
+    if missing:
+        raise DataError(
+            f"the given {name} are missing in {missing} of the {len(values)} rows used. "
+            "Give a probability for each row, or drop these rows from the table."
+        )
+    outside = (values < 0) | (values > 1)
+    if outside.any():
+        event = "treatment" if what == "propensity" else "the event without treatment"
+        raise DataError(
+            f"the given {name} must lie in [0, 1], but {int(outside.sum())} rows range from "
+            f"{values[outside].min():.4g} to {values[outside].max():.4g}. Give probabilities of "
+            f"{event}, not logits or percent."
+        )
+
+
+def require_rows(
+    cohort: Cohort, design: Design, used: NDArray[np.bool_], what: str = "propensity"
+) -> None:
+    """Refuse a model with more terms than rows to fit them on.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    design : Design
+    used : (n,) array of bool
+        Rows of the fit.
+    what : {"propensity", "outcome model"}
+
+    Raises
+    ------
+    DataError
+    """
+    n, p = int(np.count_nonzero(used)), design.matrix.shape[1]
+    if n >= p:
+        return
+    if what == "propensity":
+        of = "" if n == cohort.n_used else " of weight above 0"
+        left = f"{n} rows{of} are left"
+    else:
+        left = f"{n} rows to fit them on"
+    raise DataError(
+        f"the {what.split()[0]} formula has {p} terms but only {left} "
+        f"({cohort.n_read} read, {cohort.dropped.sentence()}). Use a smaller formula."
+    )

@@ -1,0 +1,195 @@
+"""The probability of the event without treatment on the rows of the analysis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from cfair.cohort import Cohort
+from cfair.errors import DataError
+from cfair.formula import Design, build_design
+from cfair.nuisance.binary import BinaryFit, BinaryModel, design_rows
+from cfair.nuisance.checks import check_probabilities, fit_notes, require_rows
+from cfair.nuisance.crossfit import Folds, require_training_classes
+from cfair.nuisance.request import ModelRequest, check_modelled, content_keys, predict
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Outcome:
+    """Probabilities of the event without treatment on the rows of the analysis.
+
+    Attributes
+    ----------
+    text : str
+        The formula, or where the probabilities come from.
+    mu0 : (n,) array
+    fit : BinaryFit or None
+        None if the probabilities were given.
+    model : BinaryModel or None
+        What replicates fit again.
+    design : Design or None
+    trained_on : str
+        Which rows the model was fitted on, for the print; empty if the probabilities were given.
+    columns : tuple of str or None
+        Columns in the model; None if that cannot be known.
+    notes : tuple of str
+    """
+
+    text: str
+    mu0: Array
+    fit: BinaryFit | None = None
+    model: BinaryModel | None = None
+    design: Design | None = None
+    trained_on: str = ""
+    columns: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    def __repr__(self) -> str:
+        head = f"Outcome model: {self.text}"
+        table = self.coefficients.round(4)
+        return head if table.empty else f"{head}\n{table.to_string()}"
+
+    @property
+    def coefficients(self) -> pd.Series:
+        """Coefficients by term, NaN for one that was left out; empty without a single fit."""
+        if self.fit is None or self.fit.fit is None or self.design is None:
+            return pd.Series(dtype=float, name="coefficient")
+        return pd.Series(self.fit.fit.coef, index=list(self.design.names), name="coefficient")
+
+
+def estimate_outcome(
+    request: ModelRequest,
+    cohort: Cohort,
+    folds: Folds | None = None,
+    *,
+    labels: bool = False,
+    seed: int = 0,
+) -> Outcome:
+    """Fit or take the probabilities of the event without treatment.
+
+    A formula without the treatment is fitted on the untreated; one with it on all rows, and
+    predicted with treatment set to none.
+
+    Parameters
+    ----------
+    request : ModelRequest
+    cohort : Cohort
+        With a treatment.
+    folds : Folds, optional
+        For predictions out of fold.
+    labels : bool, default False
+        Whether rows are to be put into other groups later.
+    seed : int, default 0
+        Of a learner.
+
+    Returns
+    -------
+    Outcome
+
+    Raises
+    ------
+    DataError
+        If the model is of something else, has the outcome on its right side, or is too large.
+    """
+    assert cohort.d is not None
+    if request.result is not None:
+        check_modelled(request, cohort)
+    if request.formula is None:
+        return _given(request, cohort)
+    _check_formula(request, cohort)
+    design = build_design(request.formula, cohort.data)
+    untreated = _untreated_data(request, cohort)
+    used = cohort.weighted if untreated is not None else cohort.weighted & (cohort.d == 0)
+    require_rows(cohort, design, used, "outcome model")
+    if folds is not None:
+        require_training_classes(folds, cohort.y, 2, used, "outcome model", ["no event", "event"])
+    train = design_rows(design, cohort, labels=labels, intercept=request.learner is None)
+    at = train
+    if untreated is not None:
+        at = design_rows(
+            design, cohort, untreated, labels=labels, intercept=request.learner is None
+        )
+    model = BinaryModel(
+        cohort.y.astype(np.float64),
+        train,
+        (at,),
+        used,
+        cohort.weights,
+        None if request.learner is None else request.learner.estimator,
+        folds,
+        None if request.learner is None else np.argsort(content_keys(cohort), kind="stable"),
+        seed,
+        "outcome model",
+    )
+    fit = model.fit()
+    mu0 = fit.values[0]
+    if request.result is not None and not _agrees(request, cohort, mu0, untreated):
+        note = (
+            "the outcome result was fitted on other rows or in another way; its probabilities "
+            "count as known, and replicates do not refit them",
+        )
+        known = _checked(predict(request, cohort, untreated))
+        return Outcome(request.text, known, columns=request.formula.columns, notes=note)
+    trouble = [] if fit.fit is None else fit_notes(design, fit.fit, request.text, "outcome model")
+    notes = (*request.formula.notes, *(f"outcome model: {n}" for n in fit.notes), *trouble)
+    return Outcome(
+        _text(request, cohort),
+        mu0,
+        fit,
+        model,
+        design,
+        "all rows, with treatment set to none" if untreated is not None else "the untreated",
+        request.formula.columns,
+        notes,
+    )
+
+
+def _text(request: ModelRequest, cohort: Cohort) -> str:
+    if request.left is None and request.kind == "formula":
+        return f"{cohort.outcome_name} ~ {request.text.split('~', 1)[1].strip()}"
+    return request.text
+
+
+def _check_formula(request: ModelRequest, cohort: Cohort) -> None:
+    assert request.formula is not None
+    columns = request.formula.columns
+    if cohort.outcome_name in columns:
+        raise DataError(
+            f"the outcome formula has the outcome {cohort.outcome_name!r} on its right side. A "
+            "column cannot explain itself: take it out."
+        )
+
+
+def _untreated_data(request: ModelRequest, cohort: Cohort) -> pd.DataFrame | None:
+    """The rows with treatment set to none; None if the model does not look at treatment."""
+    assert request.formula is not None
+    if cohort.treatment_name not in request.formula.columns:
+        return None
+    return cohort.data.assign(**{str(cohort.treatment_name): np.int64(0)})
+
+
+def _given(request: ModelRequest, cohort: Cohort) -> Outcome:
+    if request.kind == "column":
+        values = np.asarray(cohort.data[request.columns[0]], dtype=float)
+        return Outcome(request.text, _checked(values), columns=None)
+    assert request.values is not None
+    values = request.values.to_numpy()[cohort.rows]
+    return Outcome(request.text, _checked(values), columns=None)
+
+
+def _checked(mu0: Array) -> Array:
+    check_probabilities(mu0, "outcome model")
+    return mu0
+
+
+def _agrees(
+    request: ModelRequest, cohort: Cohort, mu0: Array, untreated: pd.DataFrame | None
+) -> bool:
+    """Whether a fitted result is the maximum likelihood fit of its formula on these rows."""
+    predicted = predict(request, cohort, untreated)
+    return bool(len(predicted) == len(mu0) and np.max(np.abs(predicted - mu0)) < 1e-5)
