@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _OPTIONS = (
     "outcome_event", "treatment_event", "outcome", "score", "cutoff", "prediction", "groups",
-    "propensity", "cluster", "missing", "min_group_size", "level", "n_boot", "n_perm", "bootstrap",
-    "seed", "n_jobs",
+    "propensity", "outcome_model", "estimator", "folds", "cluster", "weights", "missing",
+    "min_group_size", "level", "n_boot", "n_perm", "bootstrap", "seed", "n_jobs",
 )  # fmt: skip
 _EXAMPLE_PROPENSITY = "treated ~ sex * race + risk + age + sbp"
 
@@ -123,8 +123,14 @@ _ROLES: dict[str, tuple[str, dict[str, Any]]] = {
         '"treated ~ sex * race + risk + age"; without it only observed rates are given',
         {"metavar": "FORMULA"},
     ),
+    "outcome-model": (
+        '"died ~ sex * race + risk + age"; with it rates are doubly robust',
+        {"metavar": "FORMULA"},
+    ),
+    "folds": ("fit models out of fold, in this many folds", {"type": int, "metavar": "N"}),
     "treatment-event": ("the value that is treatment, such as surgery", {"metavar": "VALUE"}),
     "cluster": ("hospital, say: rows with the same value are dependent", {"metavar": "COLUMN"}),
+    "weights": ("sampling weights, not negative, on any scale", {"metavar": "COLUMN"}),
     "reference": ('compare all groups with this one, "M & White"', {"metavar": "GROUP"}),
     "min-group-size": ("warn of groups with fewer rows", {"type": int, "metavar": "N"}),
     "missing": (
@@ -192,6 +198,10 @@ def _audit(arguments: argparse.Namespace) -> None:
         raise ValueError(
             "--n-boot and --n-perm are for counterfactual rates; they need --propensity."
         )
+    if arguments.propensity is None and (arguments.outcome_model or arguments.folds):
+        raise ValueError(
+            "--outcome-model and --folds are for counterfactual rates; they need --propensity."
+        )
     cutoff = arguments.cutoff
     if cutoff is None and arguments.score is not None and arguments.prediction is None:
         cutoff = 0.5
@@ -207,6 +217,7 @@ def _audit(arguments: argparse.Namespace) -> None:
         groups=arguments.groups,
         treatment_event=_treatment_event(table, arguments),
         cluster=arguments.cluster,
+        weights=arguments.weights,
         missing=arguments.missing,
         min_group_size=arguments.min_group_size,
     )
@@ -215,7 +226,8 @@ def _audit(arguments: argparse.Namespace) -> None:
 def _refuse_bare_na(table: pd.DataFrame, arguments: argparse.Namespace) -> None:
     """Ask what NA means: R writes it for a missing value, but it may be a label."""
     roles = [arguments.outcome, arguments.score, arguments.prediction, arguments.cluster]
-    formula = arguments.propensity or ""
+    roles.append(arguments.weights)
+    formula = f"{arguments.propensity or ''} {arguments.outcome_model or ''}"
     for name in table.columns:
         used = name in roles or name in arguments.groups or str(name) in formula
         if not used or arguments.na or _is_numeric(table[name]):
@@ -344,6 +356,8 @@ def _run(table: Any, arguments: argparse.Namespace, *, propensity: Any, **roles:
     if propensity is not None:
         counterfactual = audit.counterfactual(
             propensity,
+            outcome_model=getattr(arguments, "outcome_model", None),
+            folds=getattr(arguments, "folds", None),
             level=arguments.level,
             n_boot=arguments.n_boot,
             n_perm=arguments.n_perm,

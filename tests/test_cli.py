@@ -194,6 +194,22 @@ def test_files_of_an_earlier_run_are_pointed_out(table, tmp_path, capsys):
     assert "Left from an earlier run in this folder: counterfactual.txt" in capsys.readouterr().out
 
 
+def test_an_outcome_model_folds_and_weights(table, capsys):
+    frame = pd.read_csv(table).assign(w=lambda t: 1 + (t["sex"] == "F"))
+    frame.to_csv(table, index=False)
+    more = ["--outcome-model", "y ~ sex * race + s", "--folds", "3", "--weights", "w"]
+    assert audit(table, "--propensity", PROPENSITY, *more) == 0
+    said = capsys.readouterr().out
+    assert "doubly robust (AIPW)" in said
+    assert "3 drawn, stratified" in said
+    assert "scaled to mean 1" in said
+
+
+def test_an_outcome_model_without_a_propensity_is_refused(table, capsys):
+    assert audit(table, "--outcome-model", "y ~ s") == 2
+    assert "need --propensity" in capsys.readouterr().err
+
+
 def test_replicates_without_a_propensity_are_refused(table, capsys):
     assert audit(table, "--n-perm", "5") == 2
     assert "need --propensity" in capsys.readouterr().err

@@ -202,19 +202,27 @@ def bootstrap_errors(data: pd.DataFrame, text: str) -> tuple[float, float, float
     They are drawn inside, so this goes below the public functions.
     """
     from cfair.inference import bootstrap as b
-    from cfair.inference.contributions import TreatmentModel
+    from cfair.inference.contributions import TreatmentModel, ipw_contributions
+    from cfair.inference.refit import CounterfactualModels
     from cfair.inference.resampling import streams
     from cfair.inference.rows import Rows
 
     result = analyse(data, text)
     c, p = result.cohort, result.propensity
-    rows = Rows(c.y, c.s, c.d, c.groups.codes, c.groups.n_groups)
-    model = TreatmentModel(p.pi, p.matrix, p.fitted)
-    sample = b._sample(rows, model, p.coef, p.truncation, None, canonical=True)
-    plan = b._one_pass_plan(sample)
+    arrays = (c.y, c.s, c.d, c.groups.codes)
+    models = CounterfactualModels(
+        Rows(*arrays, c.groups.n_groups),
+        "ipw",
+        p.pi,
+        treatment=p.model(c, labels=False),
+        coef=p.fit.coef,
+        fitted=p.fitted,
+    )
+    added = ipw_contributions(*arrays, TreatmentModel(p.pi, p.matrix, p.fitted))
+    plan = b.one_pass_plan(models, added)
     fast, exact = [], []
     for block in streams(3, 2, REPLICATES):
-        fast.append(b._one_pass(sample, plan, block).cells)
+        fast.append(b.one_pass(plan, block).cells)
         rng = block.generator()
         weights = np.hstack(
             [
@@ -222,12 +230,11 @@ def bootstrap_errors(data: pd.DataFrame, text: str) -> tuple[float, float, float
                 for part, _ in plan.blocks
             ]
         )
-        exact.append(b._refit_weights(sample, weights.astype(float)).cells)
+        exact.append(models.under_counts(plan.at.put_back(weights.astype(float))).cells)
     rates = [np.hstack(rates_from_cells(np.concatenate(parts))) for parts in (fast, exact)]
     boot = analyse(data, text, n_boot=REPLICATES, exact=True, seed=3).boot
     multinomial = np.hstack([boot.rates[m][:, : c.groups.n_groups] for m in ("cfpr", "cfnr")])
-    in_order = np.concatenate(fast)[:, sample.at.rank]  # of the groups
-    own = np.hstack(rates_from_cells(in_order))
+    own = rates[0]
     ratio = own.std(axis=0) / multinomial.std(axis=0)
     return (*in_deviations(*rates), float(ratio.mean()))
 
@@ -303,8 +310,8 @@ def small(say: Callable[[str], None]) -> list[str]:
 
 
 STEPS = {
-    "estimate_propensity": "design and fit of the propensity",
-    "cell_moments": "influence functions: sums over rows",
+    "fit_models": "design and fit of the propensity",
+    "contribution_moments": "influence functions: sums over rows",
     "rate_covariance": "influence functions: covariance",
     "overlap": "overlap diagnostics",
     "omitted_variables": "score tests of omitted variables",

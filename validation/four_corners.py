@@ -5,8 +5,9 @@
 
 In the design "known-rates" the counterfactual rates are exact, the propensity is logistic in the
 groups, S and the covariates, and so is the outcome without treatment (S says as much of it as its
-error rates do). A wrong model leaves out the groups and the call. The table goes to
-``four_corners.md``.
+error rates do). A wrong model leaves out the groups and the call. In the weighted sample, rows were
+kept with a probability that depends on the outcome, the group and a covariate, and have its inverse
+as sampling weight. The table goes to ``four_corners.md``.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ CASES = [
     ("AIPW, 5 folds", "aipw", "right", "right", True),
     ("outcome model alone", "plugin", None, "right", True),
     ("outcome model alone", "plugin", None, "wrong", False),
+    ("IPW, weighted sample", "ipw", "right", None, True),
+    ("AIPW, weighted sample", "aipw", "right", "right", True),
 ]
 BIAS, LOW, HIGH = 0.005, 0.93, 0.97
 
@@ -53,7 +56,12 @@ def analyse(data: pd.DataFrame, case: tuple):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CfairWarning)
         audit = cfair.Audit(
-            data, outcome="y", prediction="s", groups=["a1", "a2"], treatment="d"
+            data,
+            outcome="y",
+            prediction="s",
+            groups=["a1", "a2"],
+            treatment="d",
+            weights="w" if "weighted" in name else None,
         )
         return audit.counterfactual(
             None if pi is None else PI[pi],
@@ -63,14 +71,26 @@ def analyse(data: pd.DataFrame, case: tuple):
         )
 
 
+def sample(n: int, rng: np.random.Generator) -> pd.DataFrame:
+    """About n rows kept from more, with the inverse of the probability as weight."""
+    full = simulate_cohort(int(4.2 * n), seed=rng, design=DESIGN)
+    x = np.clip(full["x1"].to_numpy() - 1, -1, 1)
+    kept = np.where(full["y"] == 1, 0.6, 0.15) * np.where(full["a1"] == "1", 1.0, 0.6)
+    kept = np.clip(kept * np.exp(0.5 * x), 0.02, 1)
+    here = rng.random(len(full)) < kept
+    return full.assign(w=1 / kept)[here].reset_index(drop=True)
+
+
 def study(n: int, n_datasets: int, seed: int) -> dict[int, np.ndarray]:
     """Error, standard error, hit and width of every rate: a (datasets, 2K, 4) array per case."""
     truth = true_rates(DESIGN)[list(METRICS)].to_numpy().T.ravel()
     found: dict[int, list] = {k: [] for k in range(len(CASES))}
     for i in range(n_datasets):
-        data = simulate_cohort(n, seed=np.random.default_rng([seed, n, i]), design=DESIGN)
+        rng = np.random.default_rng([seed, n, i])
+        data = simulate_cohort(n, seed=rng, design=DESIGN)
+        weighted = sample(n, rng)
         for k, case in enumerate(CASES):
-            rates = analyse(data, case).rates
+            rates = analyse(weighted if "weighted" in case[0] else data, case).rates
             rates = rates[rates["metric"].isin(METRICS)]
             low, high = rates["ci_low"].to_numpy(), rates["ci_high"].to_numpy()
             error = rates["estimate"].to_numpy() - truth
@@ -80,7 +100,7 @@ def study(n: int, n_datasets: int, seed: int) -> dict[int, np.ndarray]:
 
 
 def table(found: dict[int, np.ndarray]) -> pd.DataFrame:
-    """A row per case: largest bias of a rate, coverage over the rates, spread against its estimate."""
+    """A row per case: largest bias of a rate, coverage over the rates, standard error by spread."""
     rows = []
     for k, (name, _, pi, mu, right) in enumerate(CASES):
         error, se, hit, width = np.moveaxis(found[k], -1, 0)
@@ -129,8 +149,7 @@ def markdown(frame: pd.DataFrame, n: int, n_datasets: int, seed: int) -> str:
         f"over them. Goal wherever a model is right: bias at most {BIAS}, coverage {LOW:.0%} to "
         f"{HIGH:.0%}.",
         "",
-        "    python validation/four_corners.py --datasets "
-        f"{n_datasets} --n {n} --seed {seed}",
+        f"    python validation/four_corners.py --datasets {n_datasets} --n {n} --seed {seed}",
         "",
         "| estimator | propensity | outcome model | largest bias | coverage (lowest, highest rate) "
         "| sd | se / sd | width |",

@@ -7,12 +7,14 @@ study.
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 
 from cfair.datasets import true_disparities, true_rates
+from validation import four_corners
 from validation.coverage import FAIR, figures, run
 from validation.ledger import check, compare
 
@@ -78,3 +80,31 @@ def test_the_truth_of_the_fair_designs_is_no_disparity():
             values = true_rates(design)[metric].to_numpy()
             compare("simulated: truth", np.ptp(values), 0.0, 0.0, design)
         compare("simulated: truth", true_disparities(design).iloc[:, -1].abs().max(), 0.0, 1e-15)
+
+
+# -- right and wrong models -----------------------------------------------------------------------
+
+
+@cache
+def corners() -> dict[int, np.ndarray]:
+    return four_corners.study(5000, DATASETS, seed=78)
+
+
+@pytest.mark.parametrize("k", range(len(four_corners.CASES)))
+def test_one_right_model_is_enough(k):
+    name, _, pi, mu, right = four_corners.CASES[k]
+    what = f"{name}, propensity {pi}, outcome model {mu}"
+    error, _, hit, _ = np.moveaxis(corners()[k], -1, 0)
+    z = error.mean(axis=0) / (error.std(axis=0, ddof=1) / np.sqrt(DATASETS))
+    section = "simulated: right and wrong models"
+    if right:
+        check(section, np.abs(z).max() < 4.2, f"{what}: unbiased")
+        compare(section, hit.mean(), 0.95, 0.045, f"{what}: coverage")
+    else:
+        check(section, np.abs(z).max() > 8, f"{what}: a wrong model shows")
+
+
+def test_the_committed_table_met_its_goals():
+    text = Path(four_corners.__file__).with_suffix(".md").read_text()
+    assert "All goals met." in text
+    assert all(name in text for name, *_ in four_corners.CASES)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfair.inference.null_design import NullDesign, NullFit, fit_without_labels, null_design
+from cfair.inference.null_outcome import can_shift, outcome_sums
 from cfair.inference.null_sums import sums_engine
 from cfair.inference.refit import CounterfactualModels, Part
 from cfair.inference.replicates import label_blocks, own_labels
@@ -29,6 +30,7 @@ FIXED = "the propensity has no attributes and is fitted once"
 FIXED_MODELS = "the models have no attributes and are fitted once"
 GROUP_SUMS = "propensity refitted by one step on group sums"
 ONE_STEP = "propensity refitted by one Newton step"
+GROUP_SUMS_MODELS = "models refitted by one step on group sums"
 ONE_STEP_MODELS = "models refitted by one Newton step"
 REFIT = "propensity refitted"
 REFIT_MODELS = "models refitted"
@@ -135,9 +137,11 @@ def _engine(
             return method, engine.replicates, at
         keys = [start.fitted]
     else:
-        step = models.in_sample and len(rows.d) >= EXACT_BELOW and not exact
-        method = ONE_STEP_MODELS if step else REFIT_MODELS
-        method = method if models.uses_groups else FIXED_MODELS
+        method = _method_for_models(models, exact)
+        if method in (FIXED_MODELS, GROUP_SUMS_MODELS):
+            by_cell = np.argsort(rows.cell, kind="stable")
+            at = rows.canonical(*models.keys) if canonical else rows.arranged(by_cell)
+            return method, outcome_sums(models, at).replicates, at
         keys = models.keys
     at = rows.canonical(*keys) if canonical else rows.arranged(np.arange(rows.n))
     one_step = method in (ONE_STEP, ONE_STEP_MODELS)
@@ -155,6 +159,26 @@ def _engine(
         )
 
     return method, refit, at
+
+
+def _method_for_models(models: CounterfactualModels, exact: bool) -> str:
+    """How the models of an estimator with an outcome model are to follow the labels."""
+    if models.estimator != "ipw" and models.in_sample and not models.uses_groups:
+        return FIXED_MODELS
+    if not models.in_sample or exact or models.rows.n < EXACT_BELOW:
+        return REFIT_MODELS
+    if models.estimator == "ipw" or not can_shift(models):
+        return ONE_STEP_MODELS
+    return ONE_STEP_MODELS if _truncates(models) else GROUP_SUMS_MODELS
+
+
+def _truncates(models: CounterfactualModels) -> bool:
+    """Whether so many untreated rows are truncated that group sums are too rough."""
+    if models.fitted is None or models.pi is None:
+        return False
+    untreated = models.rows.d == 0
+    truncated = np.count_nonzero(untreated & (models.fitted != models.pi))
+    return bool(truncated > TRUNCATED_UP_TO * np.count_nonzero(untreated))
 
 
 def _choose_method(d: Integers, design: NullDesign, fit: NullFit, exact: bool) -> str:

@@ -18,6 +18,7 @@ from cfair.inference.contributions import (
     aipw_contributions,
     ipw_contributions,
     plugin_contributions,
+    without_rounding,
 )
 from cfair.inference.equality import logit_wald
 from cfair.inference.influence import rate_covariance
@@ -76,6 +77,9 @@ class CounterfactualModels:
     outcome_coef : (m,) array or None
     fitted : (n,) array or None
         Probabilities of treatment before truncation, which tell rows apart.
+    content : tuple of (n,) arrays
+        What else tells rows apart, where equal probabilities do not mean equal rows: out of fold,
+        and with learners.
     """
 
     rows: Rows
@@ -88,6 +92,7 @@ class CounterfactualModels:
     coef: Array | None = None
     outcome_coef: Array | None = None
     fitted: Array | None = None
+    content: tuple[Array, ...] = ()
 
     @property
     def uses_groups(self) -> bool:
@@ -113,7 +118,8 @@ class CounterfactualModels:
     @property
     def keys(self) -> list[Array]:
         """Numbers that tell rows apart."""
-        return [values for values in (self.fitted, self.pi, self.mu0) if values is not None]
+        known = (self.fitted, self.pi, self.mu0)
+        return [*self.content, *(values for values in known if values is not None)]
 
     def contributions(
         self,
@@ -185,7 +191,7 @@ class CounterfactualModels:
             converged = converged & good
         if self.estimator == "ipw":
             assert pi is not None
-            cells = self._by_own_cell(np.where(r.d == 0, total / (1 - pi), 0.0))
+            cells = self._by_own_cell(total * self._weights(pi))
         else:
             cells = self._by_prediction(total, self._scores(pi, mu0))
         return Part(cells, observed, int((~converged).sum()), counts.sum(axis=1))
@@ -198,8 +204,14 @@ class CounterfactualModels:
         assert pi is not None
         if pi.ndim == 1 and mu0.ndim == 1:
             return aipw_scores(self.rows.y, self.rows.d, pi, mu0)
-        w = np.where(self.rows.d == 0, 1 / (1 - pi), 0.0)
-        return np.asarray(w * (self.rows.y - mu0) + mu0)
+        return np.asarray(self._weights(pi) * (self.rows.y - mu0) + mu0)
+
+    def _weights(self, pi: Array) -> Array:
+        """Weights of the untreated, for one set of probabilities (n,) or many (B, n)."""
+        weights = np.zeros(pi.shape)
+        untreated = np.broadcast_to(self.rows.d == 0, pi.shape)
+        np.divide(1.0, 1.0 - pi, out=weights, where=untreated)
+        return weights
 
     def _by_own_cell(self, values: Array) -> Array:
         """Sums of values (B, n) by group, outcome and prediction."""
@@ -210,7 +222,7 @@ class CounterfactualModels:
         K = self.rows.n_groups
         events = np.asarray((self._prediction_cell @ (total * phi).T).T).reshape(-1, K, 2)
         everyone = np.asarray((self._prediction_cell @ total.T).T).reshape(-1, K, 2)
-        return np.stack([everyone - events, events], axis=2)
+        return without_rounding(np.stack([everyone - events, events], axis=2))
 
     @cached_property
     def _own_cell(self) -> csr_matrix:
@@ -245,7 +257,7 @@ class CounterfactualModels:
         for b, row in enumerate(labels):
             group = row.astype(np.intp)
             fits = {}
-            for name, model in self._fitted_models.items():
+            for name, model in self.refitted.items():
                 refit = model.uses_groups
                 fits[name] = model.fit(labels=group, one_step=one_step) if refit else fixed[name]
             failures += not all(fit.converged for fit in fits.values())
@@ -280,7 +292,8 @@ class CounterfactualModels:
         return Contributions(added.cell, added.value, (), (), added.base, added.base_cell)
 
     @property
-    def _fitted_models(self) -> dict[str, BinaryModel]:
+    def refitted(self) -> dict[str, BinaryModel]:
+        """The models that the estimator uses and that can be fitted again, by name."""
         wanted = {"treatment": self.treatment, "outcome": self.outcome}
         if self.estimator != "aipw":
             del wanted["outcome" if self.estimator == "ipw" else "treatment"]
@@ -289,7 +302,7 @@ class CounterfactualModels:
     @cached_property
     def _fixed_fits(self) -> dict[str, BinaryFit]:
         """Fits that no label changes."""
-        return {n: m.fit() for n, m in self._fitted_models.items() if not m.uses_groups}
+        return {n: m.fit() for n, m in self.refitted.items() if not m.uses_groups}
 
 
 def _indicator(codes: NDArray[np.intp], n_codes: int) -> csr_matrix:

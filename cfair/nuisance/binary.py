@@ -13,6 +13,7 @@ from scipy.special import expit
 
 from cfair.cohort import Cohort
 from cfair.formula import AttributeSplit, Design, split_design
+from cfair.nuisance.checks import fold_notes
 from cfair.nuisance.crossfit import Folds
 from cfair.nuisance.logistic import (
     FittedModel,
@@ -277,12 +278,13 @@ class BinaryModel:
         return independent_columns(self.train.matrix[self.used])
 
     @cached_property
-    def _start(self) -> Array:
-        """Coefficients without labels, from which fits under permuted labels start."""
+    def without_labels(self) -> Array:
+        """Coefficients of the fit without labels, from which fits under permuted labels start."""
         split, used = self.train.split, self.used
         start = np.zeros(self.train.matrix.shape[1])
         if split is None:
-            return start
+            fit = self._logistic(self.train.matrix, used, None, None)
+            return np.asarray(np.nan_to_num(fit.coef))
         w = None if self.weights is None else self.weights[used]
         fixed, constant = split.fixed[used], constant_of_groups(split)
         if constant is not None:  # the group columns stand for the intercept
@@ -319,22 +321,25 @@ class BinaryModel:
         places = [X if rows is self.train else rows.under(labels) for rows in self.at]
         if self.estimator is not None:
             return self._learn(X, places, counts)
-        start = None if labels is None else self._start
+        start = None if labels is None else self.without_labels
         if self.folds is None:
             if one_step and start is not None:
                 return self._step(X, places, start)
             fit = self._logistic(X, self.used, counts, start)
-            models = tuple(self._model(X, Z, fit, counts) for Z in places)
-            return BinaryFit(tuple(fit.predict(Z) for Z in places), fit, models, fit.converged)
-        values = [np.empty(len(X)) for _ in places]
-        converged = True
+            here = fit.fitted if len(fit.fitted) == len(X) else fit.predict(X)
+            models = tuple(self._model(X, Z, fit, here, counts) for Z in places)
+            values = tuple(here if Z is X else fit.predict(Z) for Z in places)
+            return BinaryFit(values, fit, models, fit.converged)
+        out_of_fold = [np.empty(len(X)) for _ in places]
+        fits = []
         for k in range(self.folds.n_folds):
             held = self.folds.codes == k
-            fit = self._logistic(X, self.used & ~held, counts, start)
-            converged &= fit.converged
-            for value, Z in zip(values, places, strict=True):
-                value[held] = fit.predict(Z[held])
-        return BinaryFit(tuple(values), converged=converged)
+            fits.append(self._logistic(X, self.used & ~held, counts, start))
+            for value, Z in zip(out_of_fold, places, strict=True):
+                value[held] = fits[-1].predict(Z[held])
+        converged = all(fit.converged for fit in fits)
+        notes = fold_notes(fits) if counts is None and labels is None else ()
+        return BinaryFit(tuple(out_of_fold), converged=converged, notes=notes)
 
     def _logistic(
         self, X: Array, rows: NDArray[np.bool_], counts: Array | None, start: Array | None
@@ -348,13 +353,14 @@ class BinaryModel:
             X[rows], self.target[rows], weights=None if w is None else w[rows], start=start
         )
 
-    def _model(self, X: Array, Z: Array, fit: LogisticFit, counts: Array | None) -> FittedModel:
-        """The fit as influence functions see it."""
+    def _model(
+        self, X: Array, Z: Array, fit: LogisticFit, p: Array, counts: Array | None
+    ) -> FittedModel:
+        """The fit as influence functions see it, with its probabilities `p`."""
         X_kept, Z_kept = X, Z
         if not fit.kept.all():
             X_kept = np.ascontiguousarray(X[:, fit.kept])
             Z_kept = X_kept if Z is X else np.ascontiguousarray(Z[:, fit.kept])
-        p = fit.fitted if len(fit.fitted) == len(X) else fit.predict(X)
         plain = self._multiplied(counts) is None
         return FittedModel(
             X_kept,
@@ -367,6 +373,8 @@ class BinaryModel:
     def _step(self, X: Array, places: list[Array], start: Array) -> BinaryFit:
         """One Newton step; enough where permuted labels can have no effect."""
         kept, rows = self._kept, self.used
+        if not kept.all():  # what a group lacks it may have under other labels
+            kept = independent_columns(X[rows])
         if not kept.all():
             places = [Z[:, kept] for Z in places] if any(Z is not X for Z in places) else []
             X, start = X[:, kept], start[kept]
@@ -392,6 +400,9 @@ class BinaryModel:
         from cfair.nuisance.learners import out_of_fold
 
         assert self.folds is not None  # a learner is never judged on the rows it has seen
+        if counts is not None and not self._both_classes(self.folds, counts):
+            nothing = np.full(len(X), np.nan)  # a replicate that leaves the rates undefined
+            return BinaryFit(tuple(nothing for _ in places), converged=False)
         found = out_of_fold(
             self.estimator,
             X,
@@ -405,6 +416,15 @@ class BinaryModel:
             seed=self.seed,
         )
         return BinaryFit(tuple(found.values), converged=not found.notes, notes=tuple(found.notes))
+
+    def _both_classes(self, folds: Folds, counts: Array) -> bool:
+        """Whether the rows drawn outside each fold have both events and none."""
+        w = self._multiplied(counts)
+        assert w is not None
+        some = self.used & (w > 0)
+        cells = folds.codes[some] * 2 + self.target[some].astype(np.intp)
+        table = np.bincount(cells, minlength=2 * folds.n_folds).reshape(-1, 2)
+        return bool((table.sum(axis=0) - table > 0).all())
 
     def fit_many(self, counts: Array, start: Array | None = None) -> tuple[list[Array], Array]:
         """Fit under many sets of counts.

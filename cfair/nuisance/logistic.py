@@ -72,7 +72,8 @@ class LogisticFit:
         -------
         (m,) array
         """
-        probabilities: Array = expit(X[:, self.kept] @ self.coef[self.kept])
+        Z = X if self.kept.all() else X[:, self.kept]
+        probabilities: Array = expit(Z @ self.coef[self.kept])
         return probabilities
 
 

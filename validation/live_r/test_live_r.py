@@ -44,9 +44,15 @@ def draw(seed: int, n: int | None = None) -> pd.DataFrame:
     )  # fmt: skip
 
 
-def audit(data: pd.DataFrame, groups=("a1", "a2")) -> cfair.Audit:
+def audit(data: pd.DataFrame, groups=("a1", "a2"), weights=None) -> cfair.Audit:
     return cfair.Audit(
-        data, outcome="y", score="score", cutoff=0.5, groups=list(groups), treatment="d"
+        data,
+        outcome="y",
+        score="score",
+        cutoff=0.5,
+        groups=list(groups),
+        treatment="d",
+        weights=weights,
     )
 
 
@@ -432,3 +438,68 @@ def test_standard_errors_against_stacked_estimating_equations(r, seed):
         inside = f"as.numeric(data$a1 == '{row.a1}' & data$a2 == '{row.a2}')"
         expected = r(f"sandwich_se(data, X, {inside}, {negative})")
         compare("R: sandwich", [row.estimate, row.se], expected, 1e-8, row.group)
+
+
+# The same for doubly robust rates and the outcome model alone, with sampling weights.
+DOUBLE_SANDWICH = """
+double_sandwich <- function(data, X, M, M0, used, inside, negative, augmented, a) {
+  exact <- glm.control(epsilon = 1e-15, maxit = 100)
+  hit <- if (negative) 1 - data$s else data$s
+  fit <- function(X, y, w) unname(coef(suppressWarnings(
+    glm(y ~ X - 1, family = binomial, weights = w, control = exact))))
+  beta <- fit(X, data$d, a)
+  gamma <- fit(M[used == 1, ], data$y[used == 1], a[used == 1])
+  p <- length(beta)
+  share <- function(par) {
+    mu <- as.vector(plogis(M0 %*% par[-seq_len(p)]))
+    if (!augmented) return(if (negative) mu else 1 - mu)
+    w <- (1 - data$d) / (1 - as.vector(plogis(X %*% par[seq_len(p)])))
+    phi <- w * (data$y - mu) + mu
+    if (negative) phi else 1 - phi
+  }
+  equations <- function(par) {
+    pi <- as.vector(plogis(X %*% par[1 + seq_len(p)]))
+    mu <- as.vector(plogis(M %*% par[-seq_len(p + 1)]))
+    a * cbind(inside * share(par[-1]) * (hit - par[1]), X * (data$d - pi),
+              used * M * (data$y - mu))
+  }
+  value <- a * inside * share(c(beta, gamma))
+  par <- c(sum(value * hit) / sum(value), beta, gamma)
+  slope <- sapply(seq_along(par), function(j) {
+    step <- 1e-5; up <- par; down <- par
+    up[j] <- up[j] + step; down[j] <- down[j] - step
+    (colSums(equations(up)) - colSums(equations(down))) / (2 * step)
+  })
+  inverse <- solve(slope)
+  V <- inverse %*% crossprod(equations(par)) %*% t(inverse)
+  c(par[1], sqrt(V[1, 1]))
+}
+"""
+
+
+@pytest.mark.parametrize("estimator", ["aipw", "plugin"])
+@pytest.mark.parametrize("all_rows", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_doubly_robust_rates_against_stacked_estimating_equations(r, estimator, all_rows, weighted):
+    data = draw(803)
+    data["a"] = np.random.default_rng(5).uniform(0.3, 3.0, len(data)) if weighted else 1.0
+    r.put("data", data)
+    r.run(DOUBLE_SANDWICH)
+    right = FULL.replace("d ~", "~")
+    outcome = f"y ~ d * s + {right[1:]}" if all_rows else f"y ~ s + {right[1:]}"
+    r.run(f"X <- model.matrix({right}, data)")
+    r.run(f"M <- model.matrix({outcome.replace('y ~', '~')}, data)")
+    r.run(f"none <- data; none$d <- 0; M0 <- model.matrix({outcome.replace('y ~', '~')}, none)")
+    used = "rep(1, nrow(data))" if all_rows else "1 - data$d"
+    with quiet():
+        result = audit(data, weights="a").counterfactual(
+            FULL, outcome_model=outcome, estimator=estimator, truncation=None
+        )
+    augmented = "TRUE" if estimator == "aipw" else "FALSE"
+    for row in result.rates[result.rates["metric"].isin(["cfpr", "cfnr"])].itertuples():
+        negative = "TRUE" if row.metric == "cfnr" else "FALSE"
+        inside = f"as.numeric(data$a1 == '{row.a1}' & data$a2 == '{row.a2}')"
+        expected = r(
+            f"double_sandwich(data, X, M, M0, {used}, {inside}, {negative}, {augmented}, data$a)"
+        )
+        compare("R: sandwich, outcome model", [row.estimate, row.se], expected, 1e-8, row.group)
