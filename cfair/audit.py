@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from cfair.results.counterfactual import CounterfactualResult
+    from cfair.results.group_intervention import GroupInterventionResult
     from cfair.results.observed import ObservedResult
+    from cfair.results.small_subgroups import SmallSubgroupResult
 
 
 class Audit:
@@ -308,6 +310,364 @@ class Audit:
                 cluster=cluster,
                 also_missing=request.missing,
             ),
+            request,
+            replicates,
+            level=level,
+            interval=interval,
+            aggregate_interval=aggregate_interval,
+            truncation=truncation,
+            u_delta=u_delta,
+        )
+
+    def group_intervention(
+        self,
+        *,
+        outcome_model: Any,
+        membership: Any = None,
+        estimator: str = "dr",
+        scores: Any = None,
+        score_columns: Sequence[str] | None = None,
+        cutoff: float | str | None = None,
+        folds: Any = 5,
+        truncation: tuple[float, float] | None = (0.005, 0.995),
+        level: float = 0.95,
+        interval: str = "wilson",
+        aggregate_interval: str = "tie-aware",
+        n_boot: int | None = None,
+        bootstrap: str | None = "auto",
+        resamples: Any = None,
+        n_perm: int | None = None,
+        permutations: Any = None,
+        u_delta: float = 0.1,
+        cluster: Any = None,
+        seed: int | np.random.SeedSequence | np.random.Generator | None = 0,
+        n_jobs: int | None = 1,
+        progress: bool = False,
+    ) -> GroupInterventionResult:
+        """Error rates of a rule if everybody were a member of one group, for each group in turn.
+
+        Covariates stay as they are, group is set to g, and so are the outcome and the prediction
+        that go with it: P(S^g = 1 | Y^g = 0) and P(S^g = 0 | Y^g = 1). Observed rates differ
+        between groups because their members differ; these differ by what model and outcome make of
+        the group itself. Membership cannot be assigned in the world: the rates are a diagnostic of
+        models, and of the covariates that these are given.
+
+        Parameters
+        ----------
+        outcome_model : str, Learner or (n, K) array
+            A formula such as ``"readmitted ~ age + sbp"`` or a `Learner`, fitted out of fold and
+            predicted with every row put into every group. Where it names none of the attributes, an
+            indicator of each intersectional group is added. Or such predictions, a column per
+            group; they count as known.
+        membership : str, Learner or (n, K) array, optional
+            The same for P(A = g | covariates), such as ``"~ age + sbp"``, without the attributes.
+        estimator : {"dr", "sr"}, default "dr"
+            Doubly robust: right if the outcome or the membership model is right; or single robust,
+            the outcome model alone. The other one is in the result where there is what it needs.
+        scores : (n, K) array, data frame or fitted classifier, optional
+            Score of the model under audit with the group of each row set to each group. The columns
+            of a frame are found by the groups' labels, those of an array are in the order of the
+            groups. A fitted classifier is asked, with `score_columns`. By default the outcome model
+            itself is judged.
+        score_columns : sequence of str, optional
+            Columns of the table that the classifier was fitted on, the attributes among them.
+        cutoff : float or "youden", optional
+            A score at or above it is a positive prediction. By default that of the audit with
+            `scores`, else the one of the largest Youden index among the predictions of all rows in
+            their own group. Replicates keep it.
+        folds : int, name or array, default 5
+            Number of folds, drawn within groups (clusters are kept whole), or the fold of each row.
+        truncation : (float, float) or None, default (0.005, 0.995)
+            Limits to which probabilities of membership are cut.
+        level : float, default 0.95
+            Confidence level.
+        interval : {"wilson", "logit", "plain"}, default "wilson"
+            Interval of a rate, on the effective size.
+        aggregate_interval : {"tie-aware", "projection"}, default "tie-aware"
+            Interval of average and maximum difference.
+        n_boot : int, optional
+            Bootstrap replicates, all models fitted anew; none by default.
+        bootstrap : {"auto", "group", "cluster", "faircfint"} or None, default "auto"
+            Rows with replacement within group, or clusters with replacement; by default clusters if
+            there are any.
+        resamples : sequence of arrays of int, optional
+            Row numbers of each bootstrap replicate, instead of drawing.
+        n_perm : int, optional
+            Permutations of the group labels, all models fitted anew; none by default.
+        permutations : (R, n) array of int, optional
+            Row i of replicate r gets the labels of row ``permutations[r, i]``.
+        u_delta : float, default 0.1
+            Delta of the u-values of average and maximum; the variance takes its square.
+        cluster : name or array, optional
+            In place of the declared one.
+        seed : int, SeedSequence, Generator or None, default 0
+            Of everything random, folds and learners included.
+        n_jobs : int or None, default 1
+            Workers for the replicates, as in joblib.
+        progress : bool, default False
+            Show a bar when the replicates take longer than a second.
+
+        Returns
+        -------
+        GroupInterventionResult
+
+        Raises
+        ------
+        DataError, FormulaError
+            If data or models cannot be used; before any long work.
+        ValueError
+            For an option that is not allowed.
+
+        Notes
+        -----
+        Intervals are from influence functions, with the estimation of formulas in them. A learner's
+        is left out, which is right to first order for doubly robust rates; single robust rates of a
+        learner take their standard errors from the bootstrap. The rule counts as given: where the
+        outcome model itself is judged, intervals are of the error rates of the model that was
+        learnt, while bootstrap replicates learn it anew, so that they vary more.
+
+        Permutations put rows into other groups. What is under audit keeps the prediction that a row
+        had in its own group, as it would if membership mattered to nothing.
+
+        A group without rows, or without a row that has the outcome in question, has no rate: the
+        formulas would give one from the model alone.
+
+        References
+        ----------
+        Mishler A, Kennedy EH, Chouldechova A (2021). Fairness in risk assessment instruments:
+        post-processing to achieve counterfactual equalized odds. FAccT 2021, 386-400. (The form of
+        the estimates, with treatment in place of membership.)
+
+        Examples
+        --------
+        >>> import cfair
+        >>> audit = cfair.Audit(
+        ...     cfair.load_cohort(), outcome="readmitted", score="risk", cutoff=0.5, groups="sex"
+        ... )
+        >>> result = audit.group_intervention(
+        ...     outcome_model="readmitted ~ age + sbp + zip_income",
+        ...     membership="~ age + sbp + zip_income",
+        ... )
+        >>> result.rates[["metric", "group", "estimate", "estimate_sr"]].head(4).round(2)
+          metric group  estimate  estimate_sr
+        0   cfpr     F      0.41         0.41
+        1   cfpr     M      0.29         0.30
+        2   cfnr     F      0.38         0.38
+        3   cfnr     M      0.50         0.50
+        """
+        from cfair.analyses.group_intervention import group_intervention
+        from cfair.analyses.intervention_request import read_intervention
+        from cfair.analyses.replicates import check_replicates
+
+        replicates = check_replicates(
+            n_boot=n_boot,
+            n_perm=n_perm,
+            bootstrap=bootstrap,
+            resamples=resamples,
+            permutations=permutations,
+            seed=seed,
+            n_jobs=n_jobs,
+            exact=False,
+            progress=progress,
+        )
+        request = read_intervention(
+            self._declared,
+            outcome_model=outcome_model,
+            membership=membership,
+            estimator=estimator,
+            scores=scores,
+            score_columns=score_columns,
+            cutoff=cutoff,
+            folds=folds,
+        )
+        cohort = make_cohort(
+            self._declared,
+            request.columns,
+            outcome=request.left,
+            cluster=cluster,
+            also_missing=request.missing,
+        )
+        return group_intervention(
+            cohort,
+            self._declared,
+            request,
+            replicates,
+            level=level,
+            interval=interval,
+            aggregate_interval=aggregate_interval,
+            truncation=truncation,
+            u_delta=u_delta,
+        )
+
+    def small_subgroups(
+        self,
+        propensity: Any,
+        *,
+        outcome_model: Any,
+        membership: Any,
+        external: Any = None,
+        external_membership: str | None = None,
+        borrow: str = "brier",
+        scale_external: str = "consistent",
+        renormalise: bool = True,
+        folds: Any = 5,
+        level: float = 0.95,
+        interval: str = "wilson",
+        aggregate_interval: str = "tie-aware",
+        truncation: tuple[float, float] | None = (0.005, 0.995),
+        n_boot: int | None = 200,
+        bootstrap: str | None = "auto",
+        resamples: Any = None,
+        n_perm: int | None = None,
+        permutations: Any = None,
+        u_delta: float = 0.1,
+        cluster: Any = None,
+        seed: int | np.random.SeedSequence | np.random.Generator | None = 0,
+        n_jobs: int | None = 1,
+        progress: bool = False,
+    ) -> SmallSubgroupResult:
+        """Error rates had nobody been treated, for groups too small to stand on their own.
+
+        By Bayes' rule the rate of a group is the rate over all rows times two shares of the group:
+        among the wrong calls, and among all who would (cFNR) or would not (cFPR) have the event
+        without treatment. The second uses all rows, through the probability of each group given
+        covariates, and may borrow from an external table that has no outcomes. The models of the
+        event leave the group out, so differences between groups that the covariates do not explain
+        are pulled towards the rate of all rows.
+
+        Parameters
+        ----------
+        propensity : str, Learner, array or fitted statsmodels result
+            As for `counterfactual`.
+        outcome_model : str or Learner
+            Covariates of the event, such as ``"~ age + sbp"``. The treatment is added, and the
+            model is fitted without and with the call under audit, on all rows; predictions are
+            those without treatment. Without attributes.
+        membership : str or Learner
+            Covariates of the groups, such as ``"~ age + sbp"``: a multinomial logistic regression,
+            or the learner, predicted out of fold. Without attributes, outcome and treatment.
+        external : data frame or (n, K) array, optional
+            Another table with the attributes, by the same names and levels, and covariates of the
+            membership model; outcomes are not needed. Or probabilities of the groups for the rows
+            of this table: an array in the order of the groups, or a frame with the groups as
+            columns.
+        external_membership : str, optional
+            Formula of the external model; by default that of `membership`.
+        borrow : {"brier", "auc"}, default "brier"
+            How the share alpha of the external probabilities is chosen: by the least multiclass
+            Brier score, which has one minimum, or the largest multiclass AUC (Hand and Till), a
+            step function with many maxima close to each other.
+        scale_external : {"consistent", "faircfint"}, default "consistent"
+            Consistent: one scaling in fitting and prediction. ``"faircfint"`` does as the R package
+            does, for comparison only: it standardises the external covariates in fitting but not
+            those it predicts on, and searches for the AUC by Brent's method from 0 to 1.
+        renormalise : bool, default True
+            Bring cut probabilities of the groups back to a sum of 1; the R package does not.
+        folds : int, name or array, default 5
+            The number of folds, drawn within groups (clusters are kept whole), or the fold of each
+            row. For the membership model, and for learners.
+        level : float, default 0.95
+            Confidence level.
+        interval : {"wilson", "logit", "plain"}, default "wilson"
+            Interval of a rate, from its bootstrap standard error.
+        aggregate_interval : {"tie-aware", "projection"}, default "tie-aware"
+            Interval of average and maximum difference.
+        truncation : (float, float) or None, default (0.005, 0.995)
+            Limits to which all probabilities are cut: propensities, outcomes and membership.
+        n_boot : int, default 200
+            Bootstrap replicates, with everything fitted anew in the same folds. The estimator has
+            no influence function: all standard errors, intervals and tests come from these, and
+            with 0 there are none.
+        bootstrap : {"auto", "group", "cluster", "faircfint"} or None, default "auto"
+            Rows with replacement within group, clusters with replacement, or the scheme of the R
+            package for comparison. By default clusters if there are any, else rows within group.
+        resamples : sequence of arrays of int, optional
+            Row numbers of each bootstrap replicate, instead of drawing.
+        n_perm : int, optional
+            Permutations of the group labels; none by default. What has no labels in it is fitted
+            once, and external labels are not permuted.
+        permutations : (R, n) array of int, optional
+            Row i of replicate r gets the labels of row ``permutations[r, i]``.
+        u_delta : float, default 0.1
+            Delta of the u-values of average and maximum; the variance takes its square.
+        cluster : name or array, optional
+            In place of the declared one.
+        seed : int, SeedSequence, Generator or None, default 0
+            Of everything random, the folds included.
+        n_jobs : int or None, default 1
+            Workers for the replicates, as in joblib.
+        progress : bool, default False
+            Show a bar when the replicates take longer than a second.
+
+        Returns
+        -------
+        SmallSubgroupResult
+
+        Raises
+        ------
+        DataError, FormulaError
+            If data, formulas or external information cannot be used; before any long work.
+        ValueError
+            For an option that is not allowed.
+
+        References
+        ----------
+        Wastvedt S, Huling JD, Wolfson J (2024). Counterfactual fairness for small subgroups.
+        arXiv:2310.19988.
+
+        Examples
+        --------
+        >>> import cfair
+        >>> audit = cfair.Audit(
+        ...     cfair.load_cohort(), outcome="readmitted", score="risk", cutoff=0.5,
+        ...     groups=["sex", "race"],
+        ... )
+        >>> result = audit.small_subgroups(
+        ...     "treated ~ sex * race + risk + age + sbp",
+        ...     outcome_model="~ age + sbp", membership="~ age + sbp", n_boot=0,
+        ... )
+        >>> result.shares[["metric", "group", "overall"]].head(2).round(3)
+          metric      group  overall
+        0   cfpr  F & Black    0.186
+        1   cfpr  F & Other    0.186
+        """
+        from cfair.analyses.replicates import check_replicates
+        from cfair.analyses.small_subgroup_models import read_small_subgroups
+        from cfair.analyses.small_subgroups import small_subgroups
+
+        replicates = check_replicates(
+            n_boot=n_boot,
+            n_perm=n_perm,
+            bootstrap=bootstrap,
+            resamples=resamples,
+            permutations=permutations,
+            seed=seed,
+            n_jobs=n_jobs,
+            exact=False,
+            progress=progress,
+        )
+        request = read_small_subgroups(
+            self._declared,
+            propensity,
+            outcome_model,
+            membership,
+            external=external,
+            external_membership=external_membership,
+            borrow=borrow,
+            scale_external=scale_external,
+            renormalise=renormalise,
+            folds=folds,
+        )
+        return small_subgroups(
+            make_cohort(
+                self._declared,
+                request.columns,
+                outcome=request.outcome.left,
+                treatment=request.propensity.left,
+                cluster=cluster,
+                also_missing=request.missing,
+            ),
+            self._declared,
             request,
             replicates,
             level=level,

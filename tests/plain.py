@@ -113,6 +113,105 @@ def propensity(X, d, truncation=(0.005, 0.995)):
     return np.clip(logit(X, d), *truncation)
 
 
+# -- an outcome model, in place of the weights or beside them --------------------------------------
+
+
+def fitted_glm(X, target, weights=None):
+    """statsmodels' GLM on the columns that add to the rank; gives a function that predicts."""
+    kept = independent(X)
+    options = {} if weights is None else {"freq_weights": weights}
+    model = sm.GLM(target, X[:, kept], family=sm.families.Binomial(), **options)
+    found = model.fit(tol=1e-14, maxiter=100)
+    return lambda rows: np.asarray(found.predict(rows[:, kept]))
+
+
+def probabilities(X, target, used, at, weights=None, folds=None):
+    """Predictions at `at` of fits on the used rows, with `folds` on those of the other folds."""
+    used = np.asarray(used, dtype=bool)
+    if weights is not None:
+        used = used & (weights > 0)
+    values = np.empty(len(at))
+    for fold in [None] if folds is None else np.unique(folds):
+        held = np.ones(len(at), bool) if fold is None else folds == fold
+        rows = used if fold is None else used & ~held
+        w = None if weights is None else weights[rows]
+        values[held] = fitted_glm(X[rows], target[rows], w)(at[held])
+    return values
+
+
+def from_scores(s, phi, member, weights=None):
+    """cFPR and cFNR where every row has phi events and 1 - phi non-events."""
+    fp = negatives = fn = positives = 0.0
+    for i in range(len(s)):
+        if not member[i]:
+            continue
+        a = 1.0 if weights is None else weights[i]
+        fp += a * s[i] * (1 - phi[i])
+        negatives += a * (1 - phi[i])
+        fn += a * (1 - s[i]) * phi[i]
+        positives += a * phi[i]
+    return divide(fp, negatives), divide(fn, positives)
+
+
+class Setting:
+    """A question with its models, to be computed again for other rows or under other labels.
+
+    `X` is the propensity's design and `M` the outcome's, (n, p) arrays or functions of the row
+    whose labels each row carries; `M0` is `M` without treatment and has all rows in the fit.
+    """
+
+    def __init__(
+        self, estimator, y, s, d, group, *, X=None, M=None, M0=None, pi=None, mu0=None,
+        weights=None, folds=None, truncation=(0.005, 0.995),
+    ):  # fmt: skip
+        self.__dict__.update(locals())
+        self.n_groups = int(group.max()) + 1
+
+    def nuisances(self, rows, labels, weights):
+        """pi and mu0 of these rows with those labels."""
+
+        def made(design):
+            return design(labels)[rows] if callable(design) else design[rows]
+
+        folds = None if self.folds is None else self.folds[rows]
+        pi = None if self.pi is None else self.pi[rows]
+        if self.X is not None and self.estimator != "plugin":
+            X = made(self.X)
+            fitted = probabilities(X, self.d[rows], np.ones(len(X)), X, weights, folds)
+            pi = np.clip(fitted, *self.truncation)
+        mu0 = None if self.mu0 is None else self.mu0[rows]
+        if self.M is not None and self.estimator != "ipw":
+            M = made(self.M)
+            at = M if self.M0 is None else made(self.M0)
+            used = self.d[rows] == 0 if self.M0 is None else np.ones(len(M))
+            mu0 = probabilities(M, self.y[rows], used, at, weights, folds)
+        return pi, mu0
+
+    def rates(self, rows=None, labels=None, weights=None, members=None):
+        """(K, 2) array of cFPR and cFNR, or one row for each set of `members`."""
+        everyone = np.arange(len(self.y))
+        rows = everyone if rows is None else rows
+        group = (self.group if labels is None else self.group[labels])[rows]
+        if weights is None and self.weights is not None:
+            weights = self.weights[rows]
+        y, s, d = self.y[rows], self.s[rows], self.d[rows]
+        pi, mu0 = self.nuisances(rows, everyone if labels is None else labels, weights)
+        members = [group == g for g in range(self.n_groups)] if members is None else members
+        if self.estimator == "ipw":
+            return np.array([ipw(y, s, d, pi, member, weights) for member in members])
+        phi = list(mu0)
+        for i in range(len(y)):
+            if self.estimator == "aipw" and d[i] == 0:
+                phi[i] = (y[i] - mu0[i]) / (1 - pi[i]) + mu0[i]
+        return np.array([from_scores(s, phi, member, weights) for member in members])
+
+    def influence(self):
+        """(n, 2K) array of influences of the group rates."""
+        n = len(self.y)
+        base = np.ones(n) if self.weights is None else np.asarray(self.weights, float)
+        return base[:, None] * derivatives(lambda a: self.rates(weights=a).T.ravel(), base)
+
+
 # -- replicates -----------------------------------------------------------------------------------
 
 
@@ -168,16 +267,20 @@ def influence(
             chance = np.clip(1 / (1 + np.exp(-X @ weighted_logit(X, d, a))), *truncation)
         return ipw_by_group(y, s, d, chance, group, n_groups, a).T.ravel()
 
-    psi = np.empty((n, 2 * n_groups))
-    for i in range(n):
+    return base[:, None] * derivatives(rates, base, step)
+
+
+def derivatives(function, base, step=5e-3):
+    """(n, m) array: n times the derivative of m numbers in the weight of each of n rows."""
+    psi = []
+    for i in range(len(base)):
         moved = {}
         for k in (-2, -1, 1, 2):
             a = base.copy()
             a[i] += k * step
-            moved[k] = rates(a)
-        slope = (8 * (moved[1] - moved[-1]) - (moved[2] - moved[-2])) / (12 * step)
-        psi[i] = n * slope * base[i]
-    return psi
+            moved[k] = function(a)
+        psi.append((8 * (moved[1] - moved[-1]) - (moved[2] - moved[-2])) / (12 * step))
+    return len(base) * np.array(psi)
 
 
 def wilson(p, n, level=0.95, student=True, most_df=math.inf):

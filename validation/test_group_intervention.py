@@ -1,8 +1,8 @@
 """Rates under an intervention on membership, on cohorts with a known effect of group.
 
-Sixty data sets per case find a broken estimator or interval, not a slightly short one. With 300 data
-sets of 2000 rows the intervals of rates covered 0.952 (doubly robust), 0.952 (single robust), 0.953
-(outcome model wrong) and 0.953 (membership wrong).
+Sixty data sets per case find a broken estimator or interval, not a slightly short one. With 300
+data sets of 2000 rows the intervals of rates covered 0.952 (doubly robust), 0.952 (single robust),
+0.953 (outcome model wrong) and 0.953 (membership wrong).
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ from cfair.analyses.treatment import CounterfactualRequest, FittedModels, fit_mo
 from cfair.cohort import Cohort
 from cfair.inference.aggregate import AGGREGATE_INTERVALS
 from cfair.inference.bootstrap import BootstrapDraws, bootstrap_draws
+from cfair.inference.drawn_estimates import DrawnEstimates
 from cfair.inference.estimates import RateEstimates
 from cfair.inference.influence import RateCovariance, rate_covariance
 from cfair.inference.intervals import RATE_INTERVALS
@@ -95,8 +96,10 @@ def counterfactual(
     null = _null(fitted, replicates)
     membership = targets(cohort)
     draws = None if boot is None else _draws(boot, membership)
-    joint = _covariance(cohort, fitted, moments, draws)
-    estimates = _estimates(joint, cohort)
+    # faircfint draws fewer rows than there are, and its spread is not a standard error
+    spread = None if replicates.kind(cohort) == "faircfint" else draws
+    joint = _covariance(cohort, fitted, moments, spread)
+    estimates = _estimates(joint, cohort, drawn=fitted.models.needs_bootstrap)
     rows = _rows(cohort, estimates, joint, moments, request.estimator)
     observed = observed_estimates(cohort, ["fpr", "fnr"])
     propensity = fitted.propensity
@@ -106,7 +109,7 @@ def counterfactual(
         *fitted.notes,
         *model_notes(cohort, propensity, fitted.outcome),
         *overlap_notes(cohort, propensity, diagnostics),
-        *inference_notes(fitted.models, draws),
+        *inference_notes(fitted.models, spread),
         *cluster_notes(cohort),
         *replicate_notes(cohort, replicates),
         *care_notes(cohort, estimates, rows),
@@ -165,11 +168,15 @@ def _covariance(
     return replace(joint, covariance=draws_covariance(draws, COUNTERFACTUAL, joint.estimate))
 
 
-def _estimates(joint: RateCovariance, cohort: Cohort) -> list[RateEstimates]:
+def _estimates(
+    joint: RateCovariance, cohort: Cohort, *, drawn: bool = False
+) -> list[RateEstimates]:
+    """Both rates; with a covariance from replicates that may be missing if `drawn`."""
     clusters = cohort.n_clusters
     T = len(joint.estimate) // 2
+    kind = DrawnEstimates if drawn else RateEstimates
     return [
-        RateEstimates(
+        kind(
             metric,
             cohort.groups.n_groups,
             joint.estimate[m * T : (m + 1) * T],

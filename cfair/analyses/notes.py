@@ -210,7 +210,8 @@ def inference_notes(models: CounterfactualModels, boot: RateDraws | None) -> lis
         return ["an outcome model alone, out of fold: standard errors are from the bootstrap."]
     return [
         "an outcome model alone has no influence function when it is predicted out of fold: there "
-        f"are no intervals without n_boot= of {MIN_REPLICATES} or more."
+        f"are no intervals without n_boot= of {MIN_REPLICATES} or more, of rows within group or of "
+        "clusters."
     ]
 
 

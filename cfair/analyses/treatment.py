@@ -17,6 +17,7 @@ from cfair.inference.refit import ESTIMATORS, CounterfactualModels
 from cfair.inference.rows import Rows
 from cfair.nuisance.binary import BinaryFit
 from cfair.nuisance.crossfit import Folds
+from cfair.nuisance.order import content_numbers
 from cfair.nuisance.outcome import Outcome, estimate_outcome
 from cfair.nuisance.propensity import Propensity, estimate_propensity
 from cfair.nuisance.request import (
@@ -31,6 +32,8 @@ from cfair.roles import Declared
 
 Array = NDArray[np.float64]
 
+#: The model that an estimator does without.
+_UNUSED = {"ipw": "outcome model", "plugin": "propensity"}
 #: Folds where a learner is used and none were asked for.
 DEFAULT_FOLDS = 5
 
@@ -44,12 +47,15 @@ class CounterfactualRequest:
     estimator : {"ipw", "aipw", "plugin"}
     propensity, outcome : ModelRequest or None
     folds : FoldsRequest or None
+    unused : ModelRequest or None
+        A model that was given and that the estimator does not use.
     """
 
     estimator: str
     propensity: ModelRequest | None
     outcome: ModelRequest | None
     folds: FoldsRequest | None
+    unused: ModelRequest | None = None
 
     @property
     def models(self) -> list[ModelRequest]:
@@ -73,6 +79,9 @@ class CounterfactualRequest:
         str or None
         """
         given = self.propensity if model == "propensity" else self.outcome
+        if given is None and self.unused is not None:
+            what = "propensity" if model == "propensity" else "outcome model"
+            given = self.unused if self.unused.what == what else None
         return None if given is None else given.left
 
     @property
@@ -117,18 +126,19 @@ def read_counterfactual(
         raise DataError(
             f'estimator="{estimator}" needs outcome_model=, "died ~ sex * race + risk + age", say.'
         )
-    read = {
-        "propensity": None if estimator == "plugin" else propensity,
-        "outcome model": None if estimator == "ipw" else outcome_model,
-    }
     models = {
         what: None if value is None else read_model(value, declared, what=what)
-        for what, value in read.items()
+        for what, value in (("propensity", propensity), ("outcome model", outcome_model))
     }
+    unused = models.pop(_UNUSED[estimator]) if estimator in _UNUSED else None
     learns = any(m is not None and m.learner is not None for m in models.values())
     wanted = DEFAULT_FOLDS if folds is None and learns else folds
     return CounterfactualRequest(
-        estimator, models["propensity"], models["outcome model"], read_folds(wanted, declared)
+        estimator,
+        models.get("propensity"),
+        models.get("outcome model"),
+        read_folds(wanted, declared),
+        unused,
     )
 
 
@@ -144,6 +154,7 @@ class FittedModels:
     models : CounterfactualModels
         What replicates fit again.
     added : Contributions
+    remarks : tuple of str
     """
 
     propensity: Propensity | None
@@ -151,11 +162,13 @@ class FittedModels:
     folds: Folds | None
     models: CounterfactualModels
     added: Contributions
+    remarks: tuple[str, ...] = ()
 
     @property
     def notes(self) -> list[str]:
-        """What was said of the fits."""
-        return [note for m in (self.propensity, self.outcome) if m is not None for note in m.notes]
+        """What was said of the fits, then of what they were asked for."""
+        models = [m for m in (self.propensity, self.outcome) if m is not None]
+        return [*(note for m in models for note in m.notes), *self.remarks]
 
 
 def fit_models(
@@ -195,6 +208,10 @@ def fit_models(
     rows = Rows(
         cohort.y, cohort.s, cohort.d, cohort.groups.codes, cohort.groups.n_groups, cohort.weights
     )
+    fits_again = (propensity is not None and propensity.binary is not None) or (
+        outcome is not None and outcome.model is not None
+    )
+    used_folds = folds if fits_again else None
     models = CounterfactualModels(
         rows,
         request.estimator,
@@ -206,12 +223,38 @@ def fit_models(
         _coefficients(None if propensity is None else propensity.binary),
         _coefficients(None if outcome is None else outcome.fit),
         None if propensity is None else propensity.fitted,
+        () if used_folds is None else (content_numbers(cohort), used_folds.codes.astype(float)),
     )
     added = models.contributions(
         treatment=None if propensity is None else propensity.binary,
         outcome=None if outcome is None else outcome.fit,
     )
-    return FittedModels(propensity, outcome, folds, models, added)
+    remarks = _remarks(request, cohort, folds, used_folds)
+    return FittedModels(propensity, outcome, used_folds, models, added, remarks)
+
+
+def _remarks(
+    request: CounterfactualRequest, cohort: Cohort, folds: Folds | None, used: Folds | None
+) -> tuple[str, ...]:
+    """What was asked for and has no effect, and folds that take clusters apart."""
+    remarks = []
+    if request.unused is not None:
+        remarks.append(
+            f'the {request.unused.what} given has no part in estimator="{request.estimator}" and '
+            "was not fitted."
+        )
+    if folds is not None and used is None:
+        remarks.append("folds have no effect: the probabilities are given, and nothing is fitted.")
+    if used is not None and not used.drawn and cohort.cluster is not None:
+        pairs = np.unique(np.column_stack([cohort.cluster, used.codes]), axis=0)
+        apart = int(np.count_nonzero(np.bincount(pairs[:, 0]) > 1))
+        if apart:
+            remarks.append(
+                f"{apart} of {cohort.n_clusters} clusters ({cohort.cluster_name}) are in more than "
+                "one of the given folds: their rows are predicted by models that have seen others "
+                "of their cluster."
+            )
+    return tuple(remarks)
 
 
 def _coefficients(fit: BinaryFit | None) -> Array | None:

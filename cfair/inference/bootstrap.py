@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfair.estimators.confusion import cell_codes
-from cfair.inference.contributions import Contributions
+from cfair.inference.contributions import Contributions, without_rounding
 from cfair.inference.drawing import SCHEMES, count_blocks, given_counts
 from cfair.inference.moments import block_information
 from cfair.inference.refit import CounterfactualModels, Part
@@ -164,6 +164,7 @@ class _Run:
     first: int
     last: int
     cell: int
+    treated: bool
 
 
 @dataclass(frozen=True)
@@ -227,7 +228,10 @@ def _row_blocks(rows: Rows) -> tuple[tuple[slice, tuple[_Run, ...]], ...]:
         last = min(first + _BLOCK, rows.n)
         change = np.diff(cell[first:last] * 2 + rows.d[first:last])
         edges = np.concatenate([[0], np.flatnonzero(change) + 1, [last - first]])
-        runs = tuple(_Run(int(i), int(j), int(cell[first + i])) for i, j in pairwise(edges))
+        runs = tuple(
+            _Run(int(i), int(j), int(cell[first + i]), bool(rows.d[first + i]))
+            for i, j in pairwise(edges)
+        )
         blocks.append((slice(first, last), runs))
     return tuple(blocks)
 
@@ -256,7 +260,7 @@ def one_pass(plan: OnePassPlan, block: Stream) -> Part:
         for run in runs:
             part = columns[run.first : run.last, : 2 + q]
             # treated rows add nothing to the weighted cells
-            wanted = slice(0, 2 + q) if part[0, 0] or plan.split else slice(1, 2)
+            wanted = slice(0, 2 + q) if plan.split or not run.treated else slice(1, 2)
             sums[:, run.cell, wanted] += weights[:, run.first : run.last] @ part[:, wanted]
     mass, observed, slope = sums[..., 0], sums[..., 1], sums[..., 2:]
     if q:
@@ -265,7 +269,8 @@ def one_pass(plan: OnePassPlan, block: Stream) -> Part:
     cells, observed = (values.reshape(B, K, 2, 2) for values in (mass, observed))
     if plan.split:  # rows with one prediction share the cells of both outcomes
         events, everyone = cells.sum(axis=2), observed.sum(axis=2)
-        cells = np.stack([everyone - events, events], axis=2)
+        # sums in single precision
+        cells = without_rounding(np.stack([everyone - events, events], axis=2), 1e-6)
     rank = plan.at.rank
     return Part(cells[:, rank], observed[:, rank], 0, size)
 

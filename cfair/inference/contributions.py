@@ -21,6 +21,32 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
 
 
+#: Share of a group's rows up to which what an outcome adds up to is rounding.
+NOTHING = 1e-9
+
+
+def without_rounding(cells: Array, nothing: float = NOTHING) -> Array:
+    """Sums by outcome and prediction, with 0 where an outcome adds up to nothing but rounding.
+
+    Where no event is seen, an outcome model with a term for the group drives its probabilities
+    towards 0, and the ratio of what is left is noise, not a rate.
+
+    Parameters
+    ----------
+    cells : (..., 2, 2) array
+    nothing : float, default 1e-9
+        As a share of the sum of all four cells.
+
+    Returns
+    -------
+    (..., 2, 2) array
+    """
+    by_outcome = cells.sum(axis=-1, keepdims=True)
+    everyone = np.abs(by_outcome.sum(axis=-2, keepdims=True))
+    result: Array = np.where(np.abs(by_outcome) <= nothing * everyone, 0.0, cells)
+    return result
+
+
 @dataclass(frozen=True)
 class TreatmentModel:
     """What inference has to know of a fitted propensity.

@@ -11,7 +11,12 @@ from scipy.linalg import block_diag
 from scipy.sparse import csc_matrix, csr_matrix
 
 from cfair.estimators.confusion import ratio
-from cfair.inference.contributions import Contributions, TreatmentModel, ipw_contributions
+from cfair.inference.contributions import (
+    Contributions,
+    TreatmentModel,
+    ipw_contributions,
+    without_rounding,
+)
 from cfair.nuisance.logistic import FittedModel
 
 Array = NDArray[np.float64]
@@ -151,6 +156,8 @@ def contribution_moments(
         square += by_cell(added.cell[:, e], v[:, e] ** 2)
         if entries == 2:
             between += by_cell(added.cell[:, e], v[:, 0] * v[:, 1])
+    if entries == 2:
+        mass = without_rounding(mass.reshape(-1, 2, 2)).ravel()
     base = added.base * a
     slope, cross = _slope_and_cross(added, v, a, C)
     return CellMoments(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,7 +19,9 @@ Array = NDArray[np.float64]
 _EVENTS = {"propensity": "treatment", "outcome model": "the event"}
 
 
-def fit_notes(design: Design, fit: LogisticFit, text: str, what: str) -> list[str]:
+def fit_notes(
+    design: Design, fit: LogisticFit, text: str, what: str, unlike: int = 0
+) -> list[str]:
     """What went wrong in a fit, as warnings and as notes.
 
     Parameters
@@ -27,6 +31,8 @@ def fit_notes(design: Design, fit: LogisticFit, text: str, what: str) -> list[st
     text : str
         The formula.
     what : {"propensity", "outcome model"}
+    unlike : int, default 0
+        Rows that are predicted and differ from all rows of the fit in a column that was left out.
 
     Returns
     -------
@@ -38,7 +44,7 @@ def fit_notes(design: Design, fit: LogisticFit, text: str, what: str) -> list[st
         among = "" if what == "propensity" else " among the rows of the fit"
         message = (
             f"{what} {text!r}: left out as linear combinations of other columns{among}: {names}. "
-            "Predictions do not change; their coefficients are NaN."
+            f"{_consequence(unlike)}"
         )
         warn(message, RankWarning)
         notes.append(message)
@@ -64,6 +70,66 @@ def fit_notes(design: Design, fit: LogisticFit, text: str, what: str) -> list[st
         warn(message, ConvergenceWarning)
         notes.append(message)
     return notes
+
+
+def _consequence(unlike: int) -> str:
+    """What comes of leaving out columns."""
+    if not unlike:
+        return "Predictions do not change; their coefficients are NaN."
+    rows = "1 row has" if unlike == 1 else f"{unlike:,} rows have"
+    return (
+        f"{rows} values of these terms that no row of the fit has, and are predicted as if "
+        "the terms had no effect: no data speak for that. Coarsen the terms, or leave such rows "
+        "out."
+    )
+
+
+def unlike_rows(
+    used: NDArray[np.float64], predicted: NDArray[np.float64], kept: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Rows in which columns left out of a fit are not the combination of others they were there.
+
+    Parameters
+    ----------
+    used : (m, p) array
+        Rows of the fit.
+    predicted : (n, p) array
+        Rows that are predicted.
+    kept : (p,) array of bool
+
+    Returns
+    -------
+    (n,) array of bool
+    """
+    if kept.all():
+        return np.zeros(len(predicted), dtype=bool)
+    combination = np.linalg.lstsq(used[:, kept], used[:, ~kept], rcond=None)[0]
+    gap = np.abs(predicted[:, ~kept] - predicted[:, kept] @ combination)
+    size = np.maximum(np.abs(predicted[:, ~kept]).max(axis=0, initial=0.0), 1e-300)
+    unlike: NDArray[np.bool_] = (gap > 1e-6 * size).any(axis=1)
+    return unlike
+
+
+def fold_notes(fits: Sequence[LogisticFit]) -> tuple[str, ...]:
+    """What went wrong in the fits outside each fold, in sentences.
+
+    Parameters
+    ----------
+    fits : sequence of LogisticFit
+
+    Returns
+    -------
+    tuple of str
+    """
+    separated = sum(bool(fit.separated.any()) for fit in fits)
+    stopped = sum(not fit.converged and not fit.separated.any() for fit in fits)
+    dropped = sum(not fit.kept.all() for fit in fits)
+    said = [
+        (separated, "terms separate the two values, and coefficients have no finite estimate"),
+        (stopped, "the fit stopped before it converged"),
+        (dropped, "terms were left out as linear combinations of others among the rows of the fit"),
+    ]
+    return tuple(f"{text} (outside {k} of {len(fits)} folds)" for k, text in said if k)
 
 
 def check_probabilities(values: Array, what: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -12,9 +12,11 @@ from cfair.cohort import Cohort
 from cfair.errors import DataError
 from cfair.formula import Design, build_design
 from cfair.nuisance.binary import BinaryFit, BinaryModel, design_rows
-from cfair.nuisance.checks import check_probabilities, fit_notes, require_rows
+from cfair.nuisance.checks import check_probabilities, fit_notes, require_rows, unlike_rows
 from cfair.nuisance.crossfit import Folds, require_training_classes
-from cfair.nuisance.request import ModelRequest, check_modelled, content_keys, predict
+from cfair.nuisance.learners import features
+from cfair.nuisance.order import content_order
+from cfair.nuisance.request import ModelRequest, check_modelled, predict
 
 Array = NDArray[np.float64]
 
@@ -106,8 +108,11 @@ def estimate_outcome(
     untreated = _untreated_data(request, cohort)
     used = cohort.weighted if untreated is not None else cohort.weighted & (cohort.d == 0)
     require_rows(cohort, design, used, "outcome model")
+    if request.learner is not None:
+        features(design)  # which refuses an intercept alone
     if folds is not None:
         require_training_classes(folds, cohort.y, 2, used, "outcome model", ["no event", "event"])
+    _require_both(cohort, used)
     train = design_rows(design, cohort, labels=labels, intercept=request.learner is None)
     at = train
     if untreated is not None:
@@ -122,20 +127,20 @@ def estimate_outcome(
         cohort.weights,
         None if request.learner is None else request.learner.estimator,
         folds,
-        None if request.learner is None else np.argsort(content_keys(cohort), kind="stable"),
+        None if request.learner is None else content_order(cohort),
         seed,
         "outcome model",
     )
     fit = model.fit()
     mu0 = fit.values[0]
-    if request.result is not None and not _agrees(request, cohort, mu0, untreated):
+    if request.result is not None and not _agrees(request, cohort, model, fit, untreated):
         note = (
             "the outcome result was fitted on other rows or in another way; its probabilities "
             "count as known, and replicates do not refit them",
         )
         known = _checked(predict(request, cohort, untreated))
         return Outcome(request.text, known, columns=request.formula.columns, notes=note)
-    trouble = [] if fit.fit is None else fit_notes(design, fit.fit, request.text, "outcome model")
+    trouble = _trouble(design, model, fit, request.text, cohort)
     notes = (*request.formula.notes, *(f"outcome model: {n}" for n in fit.notes), *trouble)
     return Outcome(
         _text(request, cohort),
@@ -153,6 +158,30 @@ def _text(request: ModelRequest, cohort: Cohort) -> str:
     if request.left is None and request.kind == "formula":
         return f"{cohort.outcome_name} ~ {request.text.split('~', 1)[1].strip()}"
     return request.text
+
+
+def _trouble(
+    design: Design, model: BinaryModel, fit: BinaryFit, text: str, cohort: Cohort
+) -> list[str]:
+    """What went wrong in the fit to all rows."""
+    if fit.fit is None:
+        return []
+    unlike = unlike_rows(model.train.matrix[model.used], model.at[0].matrix, fit.fit.kept)
+    rows = int(np.count_nonzero(unlike & cohort.weighted))
+    return fit_notes(design, fit.fit, text, "outcome model", rows)
+
+
+def _require_both(cohort: Cohort, used: NDArray[np.bool_]) -> None:
+    """Refuse to fit a model of events to rows that all have one, or none."""
+    n, events = int(np.count_nonzero(used)), int(cohort.y[used].sum())
+    if 0 < events < n:
+        return
+    raise DataError(
+        f"the outcome model has nothing to tell apart: of the {n:,} rows to fit it on, "
+        f"{'none' if events == 0 else 'every one'} has the event "
+        f'({cohort.outcome_name!r} = {cohort.outcome_event!r}). estimator="ipw" needs no such '
+        "model."
+    )
 
 
 def _check_formula(request: ModelRequest, cohort: Cohort) -> None:
@@ -175,8 +204,10 @@ def _untreated_data(request: ModelRequest, cohort: Cohort) -> pd.DataFrame | Non
 
 def _given(request: ModelRequest, cohort: Cohort) -> Outcome:
     if request.kind == "column":
-        values = np.asarray(cohort.data[request.columns[0]], dtype=float)
-        return Outcome(request.text, _checked(values), columns=None)
+        column = cohort.data[request.columns[0]]
+        if not pd.api.types.is_numeric_dtype(column):
+            raise DataError(f"the outcome model column {request.columns[0]!r} is not numeric.")
+        return Outcome(request.text, _checked(column.to_numpy(dtype=float)), columns=None)
     assert request.values is not None
     values = request.values.to_numpy()[cohort.rows]
     return Outcome(request.text, _checked(values), columns=None)
@@ -188,8 +219,13 @@ def _checked(mu0: Array) -> Array:
 
 
 def _agrees(
-    request: ModelRequest, cohort: Cohort, mu0: Array, untreated: pd.DataFrame | None
+    request: ModelRequest,
+    cohort: Cohort,
+    model: BinaryModel,
+    fit: BinaryFit,
+    untreated: pd.DataFrame | None,
 ) -> bool:
     """Whether a fitted result is the maximum likelihood fit of its formula on these rows."""
     predicted = predict(request, cohort, untreated)
+    mu0 = (fit if model.folds is None else replace(model, folds=None).fit()).values[0]
     return bool(len(predicted) == len(mu0) and np.max(np.abs(predicted - mu0)) < 1e-5)

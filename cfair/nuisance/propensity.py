@@ -15,8 +15,10 @@ from cfair.formula import Design, build_design
 from cfair.nuisance.binary import BinaryFit, BinaryModel, design_rows
 from cfair.nuisance.checks import check_probabilities, fit_notes, require_rows
 from cfair.nuisance.crossfit import Folds, require_training_classes
+from cfair.nuisance.learners import features
 from cfair.nuisance.logistic import LogisticFit, score_test
-from cfair.nuisance.request import ModelRequest, check_modelled, content_keys, predict
+from cfair.nuisance.order import content_order
+from cfair.nuisance.request import ModelRequest, check_modelled, predict
 
 Array = NDArray[np.float64]
 
@@ -125,7 +127,7 @@ def _model(
         cohort.weights,
         None if learner is None else learner.estimator,
         folds,
-        None if learner is None else np.argsort(content_keys(cohort), kind="stable"),
+        None if learner is None else content_order(cohort),
         seed,
         "propensity",
     )
@@ -200,13 +202,15 @@ def _estimated(
     assert cohort.d is not None
     design = build_design(request.formula, cohort.data)
     require_rows(cohort, design, cohort.weighted)
+    if request.learner is not None:
+        features(design)  # which refuses an intercept alone
     if folds is not None:
         names = ["untreated", "treated"]
         require_training_classes(folds, cohort.d, 2, cohort.weighted, "propensity", names)
     model = _model(cohort, design, request.learner, folds, labels=False, seed=seed)
     found = model.fit()
     fitted, fit = found.values[0], found.fit
-    if request.result is not None and not _agrees(request, cohort, fitted):
+    if request.result is not None and not _agrees(request, cohort, model, found):
         note = (
             "the propensity result was fitted on other rows or in another way"
             f"{'' if cohort.weights is None else ', perhaps without the weights'}; its "
@@ -239,9 +243,10 @@ def _text(request: ModelRequest, cohort: Cohort) -> str:
     return request.text
 
 
-def _agrees(request: ModelRequest, cohort: Cohort, fitted: Array) -> bool:
+def _agrees(request: ModelRequest, cohort: Cohort, model: BinaryModel, found: BinaryFit) -> bool:
     """Whether a fitted result is the maximum likelihood fit of its formula on these rows."""
     predicted = predict(request, cohort)
+    fitted = (found if model.folds is None else replace(model, folds=None).fit()).values[0]
     return bool(len(predicted) == len(fitted) and np.max(np.abs(predicted - fitted)) < 1e-5)
 
 

@@ -127,6 +127,7 @@ def _read_text(value: str, declared: Declared, what: str) -> ModelRequest:
     left = _LEFT[what]
     example = f'"{left} ~ covariates"' if left else '"~ covariates"'
     if what != "membership" and value in declared.columns:
+        _refuse_itself(value, declared, what)
         return ModelRequest(what, "column", f"probabilities in column {value!r}", (value,))
     column = "" if what == "membership" else " nor a column of the table"
     name = "" if what == "membership" else ", or name a column of probabilities"
@@ -134,6 +135,15 @@ def _read_text(value: str, declared: Declared, what: str) -> ModelRequest:
         f"the {what} {value!r} is {'neither' if column else 'not'} a formula{column}. "
         f"Write {example}{name}."
     )
+
+
+def _refuse_itself(name: str, declared: Declared, what: str) -> None:
+    for role, column in (("outcome", declared.outcome), ("treatment", declared.treatment)):
+        if column is not None and column.name == name:
+            raise DataError(
+                f"{what}: column {name!r} is the {role} itself, not a probability of "
+                f'{EVENTS[what]}. Write a formula such as "{_LEFT[what]} ~ covariates".'
+            )
 
 
 def _read_result(result: Any, declared: Declared, what: str) -> ModelRequest:
@@ -160,12 +170,13 @@ def _in_sample(result: Any, declared: Declared, what: str) -> pd.Series:
     values = np.asarray(result.predict(), dtype=float)
     index = declared.table.index
     labels = getattr(result.model.data, "row_labels", None)
-    if labels is not None and len(labels) == len(values) and not pd.Index(labels).equals(index):
+    same = len(values) == len(index)
+    if same and labels is not None and not pd.Index(labels).equals(index):
         return pd.Series(values, index=pd.Index(labels))
-    if len(values) != len(index):
+    if not same:
         raise DataError(
             f"the fitted {what} result has {len(values)} rows, the table {len(index)}. "
-            "Fit it on the rows of the table, or give a formula."
+            "Fit it on the rows of the table, give a formula, or its probabilities on all rows."
         )
     return pd.Series(values, index=index)
 
@@ -238,6 +249,14 @@ def check_modelled(request: ModelRequest, cohort: Cohort) -> None:
             f"{name!r} in {differ} of {len(where)} rows: another column, another coding, or rows "
             "in another order. Give a formula, or its probabilities."
         )
+    if what == "outcome model" and request.formula is None and len(where) == cohort.n_used:
+        columns = np.asarray(model.exog, dtype=float)[where]
+        if (columns == np.asarray(cohort.d)[:, None]).all(axis=0).any():
+            raise DataError(
+                f"the outcome model result has the treatment {cohort.treatment_name!r} among its "
+                "columns, and its probabilities are those under the treatment that was given. "
+                "Give a formula, or its probabilities with treatment set to none."
+            )
 
 
 def modelled(request: ModelRequest, cohort: Cohort) -> tuple[NDArray[np.int8], str | None]:
@@ -335,6 +354,8 @@ def read_folds(value: Any, declared: Declared) -> FoldsRequest | None:
         return FoldsRequest(column=value, values=declared.table.column(value, "folds"))
     if np.ndim(value) == 1:
         return FoldsRequest(values=declared.table.align(value, "folds"))
+    if np.ndim(value) > 1:
+        folds_given(value)  # which refuses them
     return FoldsRequest(number=value)
 
 

@@ -1,0 +1,196 @@
+"""What a reader of rates under an intervention on membership has to know, in sentences."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtrc
+
+from cfair.analyses.intervention_request import InterventionRequest
+from cfair.cohort import Cohort
+from cfair.errors import ModelWarning, warn
+from cfair.estimators.confusion import confusion_counts
+from cfair.frame import show_some
+from cfair.inference.estimates import RateEstimates
+from cfair.inference.intervention_models import InterventionModels
+from cfair.nuisance.by_group import ByGroupRequest
+from cfair.results import text
+from cfair.results.rates import MetricRows
+
+Array = NDArray[np.float64]
+
+
+def rule(cohort: Cohort, request: InterventionRequest, models: InterventionModels) -> str:
+    """How a prediction comes about, and how many rows have it in their own group.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    request : InterventionRequest
+    models : InterventionModels
+
+    Returns
+    -------
+    str
+    """
+    shown = "outcome model" if request.scores is None else request.scores.text
+    how = ", the largest Youden index," if request.cutoff is None else ""
+    share = text.share(int(models.rows.s.sum()), cohort.n_used)
+    return f"{shown} >= {models.cutoff:.4g}{how} (S = 1): {share} in their own group"
+
+
+def rule_notes(
+    cohort: Cohort, request: InterventionRequest, models: InterventionModels, scores: Array
+) -> list[str]:
+    """What is judged, and whether the scores given are those of the audit.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    request : InterventionRequest
+    models : InterventionModels
+    scores : (n, K) array
+
+    Returns
+    -------
+    list of str
+    """
+    if request.scores is None:
+        return [
+            "the rule judged is the outcome model itself, as it was learnt: intervals are of its "
+            "error rates, not of those of a model learnt from other data. Replicates learn it anew "
+            "at the same cutoff. To judge the score under audit, give scores=."
+        ]
+    own = scores[np.arange(cohort.n_used), cohort.groups.codes]
+    notes = []
+    flagged = int(np.count_nonzero((own >= models.cutoff) != (cohort.s == 1)))
+    if cohort.score is None and flagged:
+        notes.append(
+            f"scores: in {text.share(flagged, cohort.n_used)} of the rows the prediction under the "
+            f"own group is not {cohort.prediction_name}. Are they of the model under audit, with "
+            "rows and groups in order?"
+        )
+        warn(notes[-1], ModelWarning)
+    if cohort.score is not None:
+        off = np.abs(own - cohort.score)
+        if off.max() > 1e-6:
+            notes.append(
+                f"scores: in {text.share(int((off > 1e-6).sum()), cohort.n_used)} of the rows the "
+                f"score under the own group is not {cohort.score_name} (largest difference "
+                f"{off.max():.2g}). Are they of the model under audit, with rows and groups in "
+                "order?"
+            )
+            warn(notes[-1], ModelWarning)
+    here = scores[:, cohort.groups.sizes > 0]
+    if here.shape[1] > 1 and (here == here[:, :1]).all():
+        notes.append(
+            "the scores do not change with the group: rates differ between groups by the outcome "
+            "model alone."
+        )
+    return notes
+
+
+def model_notes(request: InterventionRequest, models: InterventionModels) -> list[str]:
+    """Where standard errors leave something out.
+
+    Parameters
+    ----------
+    request : InterventionRequest
+    models : InterventionModels
+
+    Returns
+    -------
+    list of str
+    """
+    given = [r for r in (request.outcome, request.membership) if isinstance(r, ByGroupRequest)]
+    notes = []
+    if given:
+        notes.append(
+            f"{' and '.join(r.what for r in given)}: the probabilities given count as known, in "
+            "standard errors and in replicates."
+        )
+    if models.learns and request.estimator == "dr":
+        notes.append(
+            "a learner counts as known in the standard errors, which is right to first order when "
+            "outcome model and membership both come near the truth."
+        )
+    if not models.has_influence:
+        notes.append(
+            "single robust rates of a learner have no influence function: standard errors are from "
+            "the bootstrap."
+        )
+    return notes
+
+
+def range_notes(
+    cohort: Cohort, estimates: list[RateEstimates], rows: list[MetricRows]
+) -> list[str]:
+    """Say where doubly robust rates lie outside [0, 1].
+
+    Parameters
+    ----------
+    cohort : Cohort
+    estimates : list of RateEstimates
+    rows : list of MetricRows
+
+    Returns
+    -------
+    list of str
+    """
+    notes = []
+    for e, r in zip(estimates, rows, strict=True):
+        beyond = np.flatnonzero((e.estimate < 0) | (e.estimate > 1))
+        if len(beyond):
+            named = show_some([cohort.groups.names[k] for k in beyond], 6)
+            notes.append(
+                f"{r.label} outside [0, 1] in {named}: doubly robust rates are not confined to it "
+                'in small groups. It is shown as it is; estimator="sr" stays inside.'
+            )
+    return notes
+
+
+def meaning_notes(cohort: Cohort, p: float) -> list[str]:
+    """What the rates are, and when u-values say nothing.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    p : float
+        From `independence`.
+
+    Returns
+    -------
+    list of str
+    """
+    notes = [
+        "membership cannot be assigned in the world: the rates are a diagnostic of the models, "
+        "with covariates left as they are, and not the effect of anything that could be done."
+    ]
+    if p > 0.05:
+        notes.append(
+            f"group and outcome {cohort.outcome_name} are nearly independent (chi-square test, "
+            f"{text.p_value(p)}): u-values go to zero then, whatever the model does, and are no "
+            "sign of fairness."
+        )
+    return notes
+
+
+def independence(cohort: Cohort) -> float:
+    """P-value of the chi-square test that group and outcome are independent.
+
+    Parameters
+    ----------
+    cohort : Cohort
+
+    Returns
+    -------
+    float
+        NaN with a single group.
+    """
+    groups, weights = cohort.groups, cohort.weights
+    table = confusion_counts(cohort.y, 0 * cohort.s, groups.codes, groups.n_groups, weights)
+    table = table.sum(axis=2)[groups.sizes > 0]
+    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
+    scale = cohort.kish / cohort.n_used  # rows of unequal weight tell less
+    chi2 = scale * float(np.sum((table - expected) ** 2 / np.where(expected > 0, expected, 1.0)))
+    return float(chdtrc(len(table) - 1, chi2)) if len(table) > 1 else np.nan

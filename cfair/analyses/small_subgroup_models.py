@@ -1,0 +1,237 @@
+"""What an analysis of small subgroups was asked to fit, and the fitted models behind its rates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfair.analyses.observed import targets
+from cfair.cohort import Cohort
+from cfair.errors import DataError
+from cfair.estimators.small_subgroup import SmallSubgroupSums
+from cfair.inference.rows import Rows
+from cfair.inference.small_subgroup import Borrowing, Probabilities, SmallSubgroupModels
+from cfair.nuisance.borrowing import CRITERIA
+from cfair.nuisance.crossfit import Folds
+from cfair.nuisance.external import External, external_probabilities
+from cfair.nuisance.external_request import ExternalRequest, read_external
+from cfair.nuisance.membership import MembershipFit, membership_model
+from cfair.nuisance.propensity import Propensity, estimate_propensity
+from cfair.nuisance.request import (
+    FoldsRequest,
+    ModelRequest,
+    content_keys,
+    make_folds,
+    read_folds,
+    read_model,
+)
+from cfair.nuisance.small_outcome import CallOutcome, estimate_call_outcome
+from cfair.options import check_option
+from cfair.roles import Declared
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class SmallSubgroupRequest:
+    """What is to be fitted, read before the rows of the analysis are chosen.
+
+    Attributes
+    ----------
+    propensity, outcome, membership : ModelRequest
+    folds : FoldsRequest
+    external : ExternalRequest or None
+    borrow : {"brier", "auc"}
+    renormalise : bool
+    """
+
+    propensity: ModelRequest
+    outcome: ModelRequest
+    membership: ModelRequest
+    folds: FoldsRequest
+    external: ExternalRequest | None
+    borrow: str
+    renormalise: bool
+
+    @property
+    def _models(self) -> tuple[ModelRequest, ...]:
+        return (self.propensity, self.outcome, self.membership)
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns that the models use."""
+        found = [column for m in self._models for column in m.columns]
+        return list(dict.fromkeys([*found, *(self.external.columns if self.external else ())]))
+
+    @property
+    def missing(self) -> Mapping[str, NDArray[np.bool_]]:
+        """Rows without a value in what was given beside the table."""
+        masks = {k: mask for m in self._models for k, mask in m.missing.items()}
+        return {**masks, **self.folds.missing}
+
+
+def read_small_subgroups(
+    declared: Declared,
+    propensity: Any,
+    outcome_model: Any,
+    membership: Any,
+    *,
+    external: Any = None,
+    external_membership: Any = None,
+    borrow: str = "brier",
+    scale_external: str = "consistent",
+    renormalise: bool = True,
+    folds: Any = 5,
+) -> SmallSubgroupRequest:
+    """Understand what the analysis is asked to fit.
+
+    Parameters
+    ----------
+    declared : Declared
+    propensity, outcome_model, membership, external, external_membership, borrow, scale_external, \
+renormalise, folds
+        As the user gave them.
+
+    Returns
+    -------
+    SmallSubgroupRequest
+
+    Raises
+    ------
+    DataError, FormulaError, ValueError
+    """
+    check_option("borrow", borrow, CRITERIA)
+    how = read_folds(folds, declared)
+    if how is None:
+        raise ValueError("small_subgroups predicts membership out of fold: give folds=5, say.")
+    member = read_model(membership, declared, what="membership")
+    return SmallSubgroupRequest(
+        read_model(propensity, declared, what="propensity"),
+        read_model(outcome_model, declared, what="outcome model"),
+        member,
+        how,
+        read_external(external, declared, member, external_membership, scale_external),
+        borrow,
+        bool(renormalise),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class FittedSmallSubgroups:
+    """The models behind the rates, fitted to all rows.
+
+    Attributes
+    ----------
+    propensity : Propensity
+    outcome : CallOutcome
+    membership : MembershipFit
+    folds : Folds
+    external : External or None
+    models : SmallSubgroupModels
+        What replicates fit again.
+    sums : SmallSubgroupSums
+    alpha : float
+        NaN without external information.
+    p_group : (n, K) array
+    """
+
+    propensity: Propensity
+    outcome: CallOutcome
+    membership: MembershipFit
+    folds: Folds
+    external: External | None
+    models: SmallSubgroupModels
+    sums: SmallSubgroupSums
+    alpha: float
+    p_group: Array
+
+
+def fit_small_subgroups(
+    request: SmallSubgroupRequest,
+    cohort: Cohort,
+    declared: Declared,
+    truncation: tuple[float, float] = (0.005, 0.995),
+    *,
+    labels: bool = True,
+    seed: int = 0,
+) -> FittedSmallSubgroups:
+    """Fit the models of small subgroups to all rows.
+
+    Parameters
+    ----------
+    request : SmallSubgroupRequest
+    cohort : Cohort
+        With a treatment.
+    declared : Declared
+    truncation : (float, float), default (0.005, 0.995)
+        Of all probabilities.
+    labels : bool, default True
+        Whether rows are to be put into other groups later.
+    seed : int, default 0
+
+    Returns
+    -------
+    FittedSmallSubgroups
+    """
+    if cohort.d is None:
+        raise DataError(
+            "no treatment is declared. Put it on the left of the propensity formula "
+            '("treated ~ ..."), or give treatment= its column.'
+        )
+    folds = make_folds(request.folds, cohort, seed)
+    assert folds is not None
+    learns = request.propensity.learner is not None
+    membership = membership_model(
+        request.membership,
+        cohort,
+        folds,
+        seed=seed,
+        truncation=truncation,
+        renormalise=request.renormalise,
+    )
+    propensity = estimate_propensity(
+        request.propensity, cohort, truncation, folds if learns else None, seed=seed
+    )
+    _require_finite_weights(cohort, propensity)
+    outcome = estimate_call_outcome(request.outcome, cohort, folds, truncation, seed=seed)
+    external, borrowing = None, None
+    if request.external is not None:
+        external = external_probabilities(
+            request.external, cohort, declared, truncation, request.renormalise
+        )
+        as_r = request.external.scale == "faircfint"
+        borrowing = Borrowing(external.p, request.borrow, as_r)
+    groups = cohort.groups
+    fits = (propensity.fit, *(found.fit for found in outcome.fits))
+    models = SmallSubgroupModels(
+        Rows(cohort.y, cohort.s, cohort.d, groups.codes, groups.n_groups, cohort.weights),
+        targets(cohort),
+        Probabilities(propensity.pi, outcome.mu0, outcome.mu0_s1, outcome.mu0_s0),
+        propensity.model(cohort, labels=labels),
+        outcome.plain,
+        outcome.with_call,
+        membership,
+        borrowing,
+        truncation,
+        content_keys(cohort) / 2.0**64,
+        [None if fit is None else fit.coef for fit in fits],
+    )
+    fit = membership.fit()
+    known = models.probabilities
+    sums, alpha, p_group = models.sums(known, fit.p, groups.codes, cohort.weights)
+    return FittedSmallSubgroups(
+        propensity, outcome, fit, folds, external, models, sums, alpha, p_group
+    )
+
+
+def _require_finite_weights(cohort: Cohort, propensity: Propensity) -> None:
+    certain = (cohort.d == 0) & (propensity.pi >= 1)
+    if certain.any():
+        raise DataError(
+            f"{int(certain.sum())} untreated rows have a propensity of 1, so their weight is "
+            "infinite. Truncate: truncation=(0.005, 0.995)."
+        )

@@ -1,0 +1,304 @@
+"""Counterfactual error rates of small subgroups, by Bayes' rule and with borrowing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfair.analyses.notes import model_notes, overlap_notes, replicate_notes
+from cfair.analyses.observed import (
+    base_counts,
+    care_notes,
+    cluster_notes,
+    observed_estimates,
+    observed_rows,
+    rate_note,
+    require_clusters,
+    targets,
+)
+from cfair.analyses.replicates import Replicates
+from cfair.analyses.small_subgroup_models import (
+    FittedSmallSubgroups,
+    SmallSubgroupRequest,
+    fit_small_subgroups,
+)
+from cfair.analyses.small_subgroup_notes import external_notes, method_notes, range_notes
+from cfair.cohort import Cohort
+from cfair.inference.aggregate import AGGREGATE_INTERVALS
+from cfair.inference.drawn_estimates import DrawnEstimates
+from cfair.inference.estimates import RateEstimates
+from cfair.inference.influence import RateCovariance
+from cfair.inference.intervals import RATE_INTERVALS
+from cfair.inference.replicates import (
+    MIN_REPLICATES,
+    RateDraws,
+    bootstrap_rates,
+    draws_covariance,
+    permuted_rates,
+)
+from cfair.inference.small_subgroup import ALPHA
+from cfair.nuisance.borrowing import brier_score, hand_till_auc
+from cfair.nuisance.overlap import overlap
+from cfair.nuisance.propensity import check_truncation
+from cfair.nuisance.request import ModelRequest
+from cfair.options import check_level, check_option
+from cfair.results.deltas import check_deltas
+from cfair.results.rates import MetricRows
+from cfair.results.small_subgroups import Borrowed, SmallSubgroupResult
+from cfair.roles import Declared
+
+Array = NDArray[np.float64]
+
+_METRICS = ("cfpr", "cfnr")
+
+
+def small_subgroups(
+    cohort: Cohort,
+    declared: Declared,
+    request: SmallSubgroupRequest,
+    replicates: Replicates,
+    *,
+    level: float = 0.95,
+    interval: str = "wilson",
+    aggregate_interval: str = "tie-aware",
+    truncation: Any = (0.005, 0.995),
+    u_delta: float = 0.1,
+) -> SmallSubgroupResult:
+    """Estimate counterfactual error rates of small subgroups.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        With a treatment.
+    declared : Declared
+    request : SmallSubgroupRequest
+    replicates : Replicates
+    level : float, default 0.95
+    interval : {"wilson", "logit", "plain"}, default "wilson"
+    aggregate_interval : {"tie-aware", "projection"}, default "tie-aware"
+    truncation : (float, float) or None, default (0.005, 0.995)
+    u_delta : float, default 0.1
+
+    Returns
+    -------
+    SmallSubgroupResult
+    """
+    level = check_level(level)
+    check_deltas(u_delta)
+    check_option("interval", interval, RATE_INTERVALS)
+    check_option("aggregate_interval", aggregate_interval, AGGREGATE_INTERVALS)
+    limits = check_truncation(truncation)
+    replicates.check_rows(cohort)
+    if cohort.cluster is not None:
+        require_clusters(cohort)
+    fitted = fit_small_subgroups(
+        request, cohort, declared, limits, labels=replicates.permutes, seed=replicates.seed
+    )
+    boot, boot_alpha = _without_alpha(_bootstrap(cohort, fitted, replicates))
+    null, null_alpha = _without_alpha(_null(fitted, replicates))
+    joint = _joint(cohort, fitted, boot)
+    drawn = _estimates(joint, cohort, boot)
+    estimates: list[RateEstimates] = [*drawn]
+    rows = _rows(cohort, drawn, joint)
+    observed = observed_estimates(cohort, ["fpr", "fnr"])
+    diagnostics = overlap(cohort, fitted.propensity)
+    external = fitted.external
+    notes = [
+        *cohort.notes,
+        *fitted.propensity.notes,
+        *fitted.outcome.notes,
+        *fitted.membership.notes,
+        *(() if external is None else external.notes),
+        *model_notes(cohort, fitted.propensity),
+        *overlap_notes(cohort, fitted.propensity, diagnostics),
+        *method_notes(replicates.permutes, boot),
+        *(() if external is None else external_notes(external, replicates.permutes)),
+        *cluster_notes(cohort),
+        *replicate_notes(cohort, replicates),
+        *care_notes(cohort, estimates, rows),
+        *range_notes(cohort, estimates, rows),
+    ]
+    return SmallSubgroupResult(
+        cohort=cohort,
+        estimates=(*estimates, *observed),
+        rows=(*rows, *observed_rows(cohort, observed)),
+        counts=base_counts(cohort),
+        level=level,
+        interval=interval,
+        aggregate_interval=aggregate_interval,
+        seed=replicates.seed,
+        notes=tuple(notes),
+        estimator="small subgroups by Bayes' rule",
+        propensity=fitted.propensity,
+        outcome_model=fitted.outcome,
+        membership_fit=fitted.membership,
+        membership_text=_membership_text(request.membership),
+        p_group=fitted.p_group,
+        folds=fitted.folds,
+        renormalise=request.renormalise,
+        borrowed=_borrowed(fitted, cohort, request, null_alpha, boot_alpha),
+        sums=fitted.sums,
+        joint=joint,
+        overlap=diagnostics,
+        null=null,
+        boot=boot,
+        boot_kind=None if boot is None else replicates.kind(cohort),
+        u_delta=u_delta,
+    )
+
+
+def _membership_text(request: ModelRequest) -> str:
+    return request.text if request.learner is not None else f"multinomial logistic {request.text}"
+
+
+# -- replicates -----------------------------------------------------------------------------------
+
+
+def _bootstrap(
+    cohort: Cohort, fitted: FittedSmallSubgroups, replicates: Replicates
+) -> RateDraws | None:
+    if not replicates.bootstraps:
+        return None
+    return bootstrap_rates(
+        fitted.models,
+        kind=replicates.require_kind(cohort),
+        n_boot=replicates.n_boot,
+        seed=replicates.seed,
+        resamples=replicates.resamples,
+        cluster=cohort.cluster,
+        what="all models",
+        n_jobs=replicates.n_jobs,
+        progress=replicates.progress,
+    )
+
+
+def _null(fitted: FittedSmallSubgroups, replicates: Replicates) -> RateDraws | None:
+    if not replicates.permutes:
+        return None
+    models = fitted.models
+    what = "membership"
+    if models.treatment is not None and models.treatment.uses_groups:
+        step = "membership, and the propensity by one Newton step,"
+        what = step if models.one_step else "membership and propensity"
+    return permuted_rates(
+        fitted.models,
+        n_perm=replicates.n_perm,
+        seed=replicates.seed,
+        permutations=replicates.permutations,
+        what=what,
+        n_jobs=replicates.n_jobs,
+        progress=replicates.progress,
+    )
+
+
+def _without_alpha(draws: RateDraws | None) -> tuple[RateDraws | None, Array]:
+    """Rates and shares of the external model, apart."""
+    if draws is None or ALPHA not in draws.rates:
+        return draws, np.zeros(0)
+    rates = {name: values for name, values in draws.rates.items() if name != ALPHA}
+    return replace(draws, rates=rates), draws.rates[ALPHA][:, 0]
+
+
+def _borrowed(
+    fitted: FittedSmallSubgroups,
+    cohort: Cohort,
+    request: SmallSubgroupRequest,
+    null_alpha: Array,
+    boot_alpha: Array,
+) -> Borrowed | None:
+    if fitted.external is None:
+        return None
+    measure = brier_score if request.borrow == "brier" else hand_till_auc
+    compared = {
+        "internal": fitted.membership.p,
+        "external": fitted.external.p,
+        "mixed": fitted.p_group,
+    }
+    return Borrowed(
+        fitted.external,
+        request.borrow,
+        fitted.alpha,
+        {name: measure(p, cohort.groups.codes, cohort.weights) for name, p in compared.items()},
+        null_alpha,
+        boot_alpha,
+    )
+
+
+# -- estimates ------------------------------------------------------------------------------------
+
+
+def _joint(cohort: Cohort, fitted: FittedSmallSubgroups, boot: RateDraws | None) -> RateCovariance:
+    """Rates with the covariance that the bootstrap gives, and what stands behind them.
+
+    A row counts as the share of a row that it is expected to be in the denominator.
+    """
+    membership = targets(cohort)
+    estimate = np.concatenate(fitted.sums.rates(membership))
+    a = np.ones(cohort.n_used) if cohort.weights is None else cohort.weights
+    mu0 = fitted.outcome.mu0
+    codes, K = cohort.groups.codes, cohort.groups.n_groups
+
+    def by_target(values: Array) -> Array:
+        return np.asarray(membership @ np.bincount(codes, values, K))
+
+    kish, rows = [], []
+    for share in (1.0 - mu0, mu0):
+        square = by_target(a**2 * share)
+        total = by_target(a * share)
+        kish.append(np.where(square > 0, total**2 / np.where(square > 0, square, 1.0), 0.0))
+        rows.append(by_target(share))
+    covariance = draws_covariance(boot, _METRICS, estimate)
+    return RateCovariance(estimate, covariance, np.concatenate(kish), np.concatenate(rows))
+
+
+def _estimates(
+    joint: RateCovariance, cohort: Cohort, boot: RateDraws | None
+) -> list[DrawnEstimates]:
+    clusters = cohort.n_clusters
+    T = len(joint.estimate) // 2
+    parts = [slice(m * T, (m + 1) * T) for m in range(2)]
+    reason = (
+        "no bootstrap, so no standard errors"
+        if boot is None
+        else f"defined in fewer than {MIN_REPLICATES} bootstrap replicates"
+    )
+    return [
+        DrawnEstimates(
+            metric,
+            cohort.groups.n_groups,
+            joint.estimate[at],
+            joint.covariance[at, at],
+            joint.kish[at],
+            max_df=np.inf if clusters is None else clusters - 1,
+            n_clusters=clusters,
+            no_variance=reason,
+        )
+        for metric, at in zip(_METRICS, parts, strict=True)
+    ]
+
+
+def _rows(
+    cohort: Cohort, estimates: list[DrawnEstimates], joint: RateCovariance
+) -> list[MetricRows]:
+    n = targets(cohort) @ cohort.groups.sizes
+    T = len(n)
+    result = []
+    for m, (e, label) in enumerate(zip(estimates, ("cFPR", "cFNR"), strict=True)):
+        # S is the same in all rows: there are no shares of the flagged, or of the others
+        whole = "no row is flagged" if m == 0 else "every row is flagged"
+        none = bool((cohort.s == m).all())
+        notes = []
+        for t in range(T):
+            reason = "no rows" if n[t] == 0 else whole if none else "a share of 0 over 0"
+            parts = [
+                "above 1" if e.estimate[t] > 1 else "",
+                e.no_variance
+                if e.unknown[t]
+                else rate_note(e.estimate[t], e.size[t], n[t], reason),
+            ]
+            notes.append("; ".join(part for part in parts if part))
+        result.append(MetricRows(label, joint.rows[m * T : (m + 1) * T], tuple(notes)))
+    return result

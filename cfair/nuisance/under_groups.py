@@ -1,0 +1,245 @@
+"""The outcome if every row were a member of each group, and the probability of its membership."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfair.cohort import Cohort
+from cfair.errors import DataError, ModelWarning, warn
+from cfair.formula import AttributeSplit, Design, build_design
+from cfair.nuisance.binary import BinaryModel, DesignRows, FittedModel, design_rows, has_constant
+from cfair.nuisance.checks import fit_notes, require_rows
+from cfair.nuisance.crossfit import Folds, require_training_classes
+from cfair.nuisance.learners import features
+from cfair.nuisance.membership import MembershipModel
+from cfair.nuisance.request import ModelRequest, content_keys
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class OutcomeUnderGroups:
+    """Probabilities of the outcome with the group of every row set to each group.
+
+    Attributes
+    ----------
+    text : str
+        The formula, or what was given.
+    mu : (n, K) array
+        Each row by a model that has not seen it; 0 for a group without rows.
+    model : BinaryModel or None
+        What replicates fit again, with a place for each group; None if the probabilities were
+        given.
+    full : BinaryModel or None
+        The same without folds, for influence functions; None for a learner as well.
+    coef : (p,) array or None
+        Coefficients of all rows, from which replicates start.
+    fitted : tuple of FittedModel
+        The fit of all rows, as used under each group; empty for a learner.
+    notes : tuple of str
+    """
+
+    text: str
+    mu: Array
+    model: BinaryModel | None = None
+    full: BinaryModel | None = None
+    coef: Array | None = None
+    fitted: tuple[FittedModel, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def outcome_under_groups(
+    request: ModelRequest, cohort: Cohort, folds: Folds, seed: int = 0
+) -> OutcomeUnderGroups:
+    """Fit the outcome on covariates and group, and predict every row under every group.
+
+    Where the model names none of the attributes, an indicator of each intersectional group is
+    added.
+
+    Parameters
+    ----------
+    request : ModelRequest
+        A formula or a learner.
+    cohort : Cohort
+    folds : Folds
+    seed : int, default 0
+        Of a learner.
+
+    Returns
+    -------
+    OutcomeUnderGroups
+    """
+    if request.formula is None or request.result is not None:
+        raise DataError(
+            "outcome_model must predict every row under every group: give a formula, a "
+            "cfair.Learner, or an (n, K) array of such predictions."
+        )
+    columns = request.formula.columns
+    if cohort.outcome_name in columns:
+        raise DataError(
+            f"the outcome formula has the outcome {cohort.outcome_name!r} on its right side. A "
+            "column cannot explain itself: take it out."
+        )
+    design = build_design(request.formula, cohort.data)
+    learner, groups = request.learner, cohort.groups
+    named = [a for a in groups.attributes if a in columns]
+    text = _text(request, cohort)
+    if named:
+        rows = design_rows(design, cohort, intercept=learner is None)
+    else:
+        rows, design = _with_groups(design, cohort, learned=learner is not None)
+        text = f"{text} + {' x '.join(groups.attributes)}"
+    _require_training(cohort, design, folds)
+    everyone = np.ones(cohort.n_used, dtype=np.intp)
+    model = BinaryModel(
+        cohort.y.astype(np.float64),
+        rows,
+        tuple(DesignRows(rows.under(g * everyone)) for g in range(groups.n_groups)),
+        cohort.weighted,
+        cohort.weights,
+        None if learner is None else learner.estimator,
+        folds,
+        None if learner is None else np.argsort(content_keys(cohort), kind="stable"),
+        seed,
+        "outcome model",
+    )
+    fit = model.fit()
+    mu = np.column_stack(fit.values)
+    mu[:, groups.sizes == 0] = 0.0
+    notes = [*request.formula.notes, *fit.notes, *_unnamed(named, cohort)]
+    if learner is not None:
+        return OutcomeUnderGroups(text, mu, model, notes=tuple(notes))
+    full = replace(model, folds=None)
+    whole = full.fit()
+    assert whole.fit is not None
+    notes += fit_notes(design, whole.fit, text, "outcome model")
+    if not fit.converged and whole.converged:
+        notes.append(f"outcome model {text!r}: the fit outside a fold did not converge.")
+    return OutcomeUnderGroups(text, mu, model, full, whole.fit.coef, whole.models, tuple(notes))
+
+
+def _text(request: ModelRequest, cohort: Cohort) -> str:
+    if request.left is None and request.kind == "formula":
+        return f"{cohort.outcome_name} ~ {request.text.split('~', 1)[1].strip()}"
+    return request.text
+
+
+def _with_groups(design: Design, cohort: Cohort, *, learned: bool) -> tuple[DesignRows, Design]:
+    """The rows with an indicator of every group; of all but the largest beside an intercept.
+
+    A learner is given them all, in an order that does not depend on the names of the groups.
+    """
+    groups = cohort.groups
+    if learned:
+        fixed, names = features(design)
+        order = np.lexsort([_totals(cohort), groups.sizes])[::-1]
+    else:
+        fixed, names = design.matrix, design.names
+        order = np.argsort(-groups.sizes, kind="stable")[int(has_constant(fixed)) :]
+    order = order[groups.sizes[order] > 0]
+    indicators = np.eye(groups.n_groups)[:, order]
+    matrix = np.hstack([fixed, indicators[groups.codes]])
+    p, q = fixed.shape[1], len(order)
+    split = AttributeSplit(
+        fixed, indicators, None, np.arange(p), p + np.arange(q), np.zeros(0, dtype=np.intp)
+    )
+    names = (*names, *(f"group {groups.names[k]}" for k in order))
+    return DesignRows(matrix, split), replace(design, matrix=matrix, names=names)
+
+
+def _totals(cohort: Cohort) -> NDArray[np.uint64]:
+    """A number for each group that depends on its rows alone."""
+    totals = np.zeros(cohort.groups.n_groups, dtype=np.uint64)
+    np.add.at(totals, cohort.groups.codes, content_keys(cohort))  # wraps around, which is meant
+    return totals
+
+
+def _require_training(cohort: Cohort, design: Design, folds: Folds) -> None:
+    """Refuse models that could not be fitted outside every fold."""
+    used, groups = cohort.weighted, cohort.groups
+    require_rows(cohort, design, used, "outcome model")
+    require_training_classes(folds, cohort.y, 2, used, "outcome model", ["no event", "event"])
+    filled = np.flatnonzero(groups.sizes)
+    require_training_classes(
+        folds,
+        np.searchsorted(filled, groups.codes),
+        len(filled),
+        used,
+        "outcome model",
+        [repr(groups.names[k]) for k in filled],
+    )
+
+
+def _unnamed(named: list[str], cohort: Cohort) -> list[str]:
+    """Warn of a model that cannot tell all groups apart."""
+    missing = [a for a in cohort.groups.attributes if a not in named]
+    if not named or not missing:
+        return []
+    note = (
+        f"the outcome model names {', '.join(named)}, but not {', '.join(missing)}: it predicts "
+        f"the same for groups that differ in {' and '.join(missing)} only. Add "
+        f"{' * '.join(cohort.groups.attributes)}, or leave all attributes out, and the groups are "
+        "added."
+    )
+    warn(note, ModelWarning)
+    return [note]
+
+
+def membership_of(
+    request: ModelRequest,
+    cohort: Cohort,
+    folds: Folds,
+    truncation: tuple[float, float],
+    seed: int = 0,
+) -> MembershipModel:
+    """The model of group membership given the covariates, ready to be fitted.
+
+    Parameters
+    ----------
+    request : ModelRequest
+        A formula or a learner, without the attributes.
+    cohort : Cohort
+    folds : Folds
+    truncation : (float, float)
+    seed : int, default 0
+        Of a learner.
+
+    Returns
+    -------
+    MembershipModel
+    """
+    assert request.formula is not None
+    columns, groups = request.formula.columns, cohort.groups
+    named = [a for a in groups.attributes if a in columns]
+    if named or request.left is not None:
+        what = f"{', '.join(named)} on its right side" if named else f"a left side, {request.left}"
+        raise DataError(
+            f"the membership formula has {what}, but it explains the groups by other columns. "
+            'Write it as in "~ age + sbp".'
+        )
+    if cohort.outcome_name in columns:
+        raise DataError(
+            f"the membership formula has the outcome {cohort.outcome_name!r} in it, which comes "
+            "after membership. Take it out."
+        )
+    design = build_design(request.formula, cohort.data)
+    matrix, names = design.matrix, design.names
+    if request.learner is not None:
+        matrix, names = features(design)
+    return MembershipModel(
+        groups.codes,
+        groups.n_groups,
+        matrix,
+        cohort.weights,
+        folds,
+        None if request.learner is None else request.learner.estimator,
+        None if request.learner is None else np.argsort(content_keys(cohort), kind="stable"),
+        seed,
+        truncation,
+        renormalise=False,
+        names=names,
+        group_names=groups.names,
+    )
