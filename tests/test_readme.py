@@ -39,6 +39,12 @@ def test_the_printed_output_is_that_of_the_script(script):
     assert fixed(shown) == fixed(printed)
 
 
+def test_the_other_estimators_run(script):
+    pytest.importorskip("sklearn")
+    wanted = next(code for code in blocks("python") if "small_subgroups" in code)
+    exec(compile(wanted, "README.md", "exec"), dict(script))
+
+
 def test_both_commands_stand_behind_their_marks():
     text = README.read_text(encoding="utf-8")
     for mark, command in (("run", "cfair example"), ("test", "python -m pytest")):

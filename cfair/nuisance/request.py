@@ -402,5 +402,7 @@ def content_keys(cohort: Cohort) -> NDArray[np.uint64]:
     (n,) array of uint64
     """
     columns = cohort.data.drop(columns=list(cohort.groups.attributes))
-    arrays = [a for a in (cohort.score, cohort.d, cohort.weights) if a is not None]
+    # weights by their rank: scaled to mean 1, their last digit depends on the order of the rows
+    ranks = None if cohort.weights is None else np.unique(cohort.weights, return_inverse=True)[1]
+    arrays = [a for a in (cohort.score, cohort.d, ranks) if a is not None]
     return row_keys(columns[sorted(columns.columns, key=str)], cohort.y, cohort.s, *arrays)
