@@ -103,7 +103,8 @@ def read_binary(
             f"{found.describe()}. Give one of these values."
         )
     others = [repr(v) for v, hit in zip(found.levels, is_event, strict=True) if not hit]
-    note = f"{what} {name}: {event!r} is 1, {show_some(others)} 0" if others else None
+    plain = event == 1 and others == ["0"]
+    note = f"{what} {name}: {event!r} is 1, {show_some(others)} 0" if others and not plain else None
     return Binary(name, _decode(found, is_event), event, note)
 
 
@@ -219,8 +220,8 @@ def check_cutoff(cutoff: Any) -> float:
     real = isinstance(cutoff, (numbers.Real, np.number)) and not isinstance(cutoff, bool)
     if not real or math.isnan(cutoff) or not 0 <= cutoff <= 1:
         raise DataError(
-            f"cutoff must be a number in [0, 1], but is {cutoff!r}. S is score >= cutoff; give the "
-            f"cutoff on the scale of the score."
+            f"cutoff must be a number in [0, 1], but is {cutoff!r}. S is score >= cutoff, and the "
+            "score a probability; for a score on another scale give its ready call as prediction=."
         )
     return float(cutoff)
 
@@ -333,16 +334,19 @@ def _decode(found: Factor, is_event: list[bool]) -> NDArray[np.int8]:
 
 
 def _which_event(found: Factor, option: str | None) -> str:
-    value = found.levels[-1]
-    shown = f'"{value}"' if isinstance(value, str) else repr(value)
+    values = [f'"{v}"' if isinstance(v, str) else repr(v) for v in found.levels]
     if option is None:
-        return f"Recode it, for example (table[{found.name!r}] == {shown}).astype(int)."
-    return f"Say which is the event: {option}={shown}."
+        return f"Recode it, for example (table[{found.name!r}] == {values[-1]}).astype(int)."
+    what = "treatment" if option.startswith("treatment") else "the event"
+    if len(values) > 4:
+        return f"Say which is {what}: {option}={values[-1]}, or another of its values."
+    return f"Say which is {what}: {' or '.join(f'{option}={v}' for v in values)}."
 
 
 def _score_hint(low: float, high: float) -> str:
+    call = "A point score: give its ready call, prediction=score >= its cutoff."
     if low < 0:
-        return "Are these log-odds (logit)? Give 1 / (1 + np.exp(-score))."
+        return f"Are these log-odds (logit)? Give 1 / (1 + np.exp(-score)). {call}"
     if high <= 100:
-        return "Is this a percentage? Give score / 100."
-    return "Give the predicted probability of the event."
+        return f"Is this a percentage? Give score / 100. {call}"
+    return f"Give the predicted probability of the event. {call}"

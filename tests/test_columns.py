@@ -71,7 +71,8 @@ def test_bl12_text_needs_the_event():
     n = y.value_counts()
     expected = (
         f"column 'y' must be 0/1 or True/False, but holds 'alive' ({n['alive']} rows), "
-        f"'died' ({n['died']} rows).\nSay which is the event: outcome_event=\"died\"."
+        f"'died' ({n['died']} rows).\nSay which is the event: "
+        'outcome_event="alive" or outcome_event="died".'
     )
     with pytest.raises(DataError, match=re.escape(expected)):
         read_binary(y, "outcome", option="outcome_event")

@@ -246,8 +246,8 @@ def range_notes(
         if thin:
             what = "non-events" if e.metric == "cfpr" else "events"
             notes.append(
-                f"fewer than {FRAGILE_BELOW:.0f} effective untreated {what} in "
-                f'{show_some(thin, 6)}: there intervals of {r.label} by estimator="ipw" hold '
-                "better (0.95 against 0.89 in the worst simulated case)."
+                f"fewer than {FRAGILE_BELOW:.0f} untreated {what}, weighted, in "
+                f'{show_some(thin, 6)}: there 95% intervals of {r.label} by estimator="ipw" hold '
+                "better (they covered 95% against 89% in the worst simulated case)."
             )
     return notes

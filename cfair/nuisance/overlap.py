@@ -36,7 +36,7 @@ class Overlap:
     balance : pandas.DataFrame
         A row per design column: its mean in all rows and among the untreated, plain and weighted,
         and the standardized differences from all rows before and after weighting. Weighted, the
-        untreated are to look like everybody. Empty if no model was fitted. Sampling weights, if
+        untreated are to look like everybody. Empty if the propensities were given. Sampling weights, if
         there are any, are in every mean and standard deviation.
     truncated_low, truncated_high : int
         Rows cut at the lower and at the upper limit.
@@ -126,11 +126,13 @@ def _effective(cohort: Cohort, propensity: Propensity) -> pd.DataFrame:
 
 def _balance(cohort: Cohort, propensity: Propensity) -> pd.DataFrame:
     columns = ["term", "mean_all", "mean_untreated", "mean_weighted", "smd_before", "smd_after"]
-    if propensity.matrix is None or propensity.design is None or propensity.fit is None:
+    if propensity.design is None:
         return pd.DataFrame(columns=columns)
     assert cohort.d is not None
-    X = propensity.matrix
-    names = [n for n, k in zip(propensity.design.names, propensity.fit.kept, strict=True) if k]
+    X, names = propensity.design.matrix, list(propensity.design.names)
+    if propensity.matrix is not None and propensity.fit is not None:
+        X = propensity.matrix
+        names = [n for n, k in zip(names, propensity.fit.kept, strict=True) if k]
     w = _combined_weights(cohort, propensity)
     a = np.ones(len(X)) if cohort.weights is None else cohort.weights
     mean = X.mean(axis=0) if cohort.weights is None else a @ X / a.sum()

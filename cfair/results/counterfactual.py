@@ -18,7 +18,7 @@ from cfair.results import text
 from cfair.results.deltas import check_deltas
 from cfair.results.replicated import ReplicatedResult
 from cfair.results.replicated_text import difference_lines, rate_tables, replicate_facts
-from cfair.results.report import cohort_facts, notes_lines, treatment_fact
+from cfair.results.report import cluster_fact, cohort_facts, notes_lines, treatment_fact
 
 __all__ = ["COUNTERFACTUAL", "CounterfactualResult", "check_deltas"]
 
@@ -140,14 +140,13 @@ class CounterfactualResult(ReplicatedResult):
         )
 
     def _facts(self) -> list[tuple[str, str]]:
-        clusters = "" if self.cohort.cluster is None else f"; clusters: {self.cohort.cluster_name}"
         kind = _INTERVAL_NAMES[self.interval]
         source = "bootstrap" if self.bootstrapped else "influence functions"
         return [
             *cohort_facts(self.cohort),
             treatment_fact(self.cohort),
             *self._model_facts(),
-            ("intervals", f"{100 * self.level:g}%, {source}, {kind}{clusters}"),
+            ("intervals", f"{100 * self.level:g}%, {source}, {kind}{cluster_fact(self.cohort)}"),
             *replicate_facts(self),
         ]
 

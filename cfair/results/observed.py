@@ -17,6 +17,7 @@ from cfair.results import text
 from cfair.results.rates import RatesResult
 from cfair.results.report import (
     aggregate_lines,
+    cluster_fact,
     cohort_facts,
     equality_line,
     group_table,
@@ -154,11 +155,8 @@ class ObservedResult(RatesResult):
         )
 
     def _intervals(self) -> str:
-        clusters = (
-            "" if self.cohort.cluster is None else f", clustered by {self.cohort.cluster_name}"
-        )
         size = "" if self.cohort.weights is None else " on the effective size"
-        return f"{100 * self.level:g}%, {self.interval.title()}{size}{clusters}"
+        return f"{100 * self.level:g}%, {self.interval.title()}{size}{cluster_fact(self.cohort)}"
 
     def _header(self) -> list[str]:
         chosen = [m for m in PRINTED if m in self.metrics]

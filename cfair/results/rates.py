@@ -318,8 +318,8 @@ class RatesResult:
         -------
         pandas.DataFrame
             A row per metric: ``metric``; ``wald``, ``df``, ``p_value`` of the Wald chi-square on
-            the logit scale, with clusters of Hotelling's F with ``df_denominator``; ``max_t`` and
-            ``max_t_p_value`` of the largest standardized difference; ``note`` with the groups that
+            the logit scale, with clusters of Hotelling's ``f`` with ``df_denominator``; ``max_t``
+            and ``max_t_p_value`` of the largest standardized difference; ``note`` with the groups that
             take no part.
 
         Raises
@@ -345,6 +345,7 @@ class RatesResult:
                     "metric": t.metric,
                     "wald": t.wald,
                     "df": t.df,
+                    "f": t.f_statistic,
                     "df_denominator": t.df_denominator,
                     "p_value": t.p_value,
                     "max_t": t.max_t,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 def replicate_facts(result: ReplicatedResult) -> list[tuple[str, str]]:
     """How the replicates were made, and from which seed; nothing without any."""
     compared = list(result.compared)
+    folds = getattr(result, "folds", None)
     facts = []
     if result.boot is not None:
         what = f"{result.boot.n_replicates:,} replicates"
@@ -37,7 +38,8 @@ def replicate_facts(result: ReplicatedResult) -> list[tuple[str, str]]:
     if result.null is not None:
         what = f"{result.null.n_replicates:,} permutations of the labels"
         facts.append(("null", _made(what, result.null, result.null_draws[compared])))
-    return [*facts, ("seed", str(result.seed))] if facts else []
+    random = facts or (folds is not None and folds.drawn)
+    return [*facts, ("seed", str(result.seed))] if random else []
 
 
 def _made(what: str, draws: RateDraws, frame: pd.DataFrame) -> str:
@@ -48,7 +50,7 @@ def _made(what: str, draws: RateDraws, frame: pd.DataFrame) -> str:
     if undefined:
         parts.append(f"{undefined} with an undefined rate")
     if draws.not_converged:
-        parts.append(f"{draws.not_converged} not converged")
+        parts.append(f"{draws.not_converged} with a fit that did not converge, kept")
     return "; ".join([*parts, *draws.notes])
 
 

@@ -53,6 +53,13 @@ def _weights(cohort: Cohort) -> str:
     )
 
 
+def cluster_fact(cohort: Cohort) -> str:
+    """Which clusters, and how many, to go with the intervals; empty without any."""
+    if cohort.cluster is None:
+        return ""
+    return f"; {cohort.n_clusters:,} clusters ({cohort.cluster_name})"
+
+
 def plural(n: int, noun: str) -> str:
     """A count with its noun.
 

@@ -53,6 +53,8 @@ def estimate(value: float, low: float, high: float, digits: int = 3) -> str:
     """
     if np.isnan(value):
         return "–"
+    if np.isnan(low) and np.isnan(high):
+        return number(value, digits)
     return f"{number(value, digits)} [{short(low, digits)} {short(high, digits)}]"
 
 
