@@ -37,6 +37,7 @@ from cfair.inference.permutation import (
 )
 from cfair.inference.refit import CounterfactualModels
 from cfair.inference.rows import Rows
+from cfair.nuisance import binary as binary_module
 from cfair.nuisance.binary import BinaryModel, DesignRows
 from cfair.nuisance.logistic import fit_logistic
 from cfair.roles import Roles
@@ -152,7 +153,7 @@ def three_groups(t, estimator, outcome, **options):
 def test_influence_is_the_derivative_in_the_weight_of_a_row(
     estimator, outcome, truncation, weighted
 ):
-    t = table(80, 1)
+    t = table(64, 1)
     models, cohort = fitted(t, outcome, estimator, truncation, weights="w" if weighted else None)
     psi = row_influence(models.added, 3, cohort.weights)
     cut = {"truncation": truncation}
@@ -170,7 +171,7 @@ def test_influence_is_the_derivative_in_the_weight_of_a_row(
     got = joint.covariance.to_numpy()
     at = [*range(3), *range(len(got) // 2, len(got) // 2 + 3)]
     np.testing.assert_allclose(
-        got[np.ix_(at, at)], expected.T @ expected / 80**2, rtol=1e-6, atol=1e-12
+        got[np.ix_(at, at)], expected.T @ expected / 64**2, rtol=1e-6, atol=1e-12
     )
 
 
@@ -453,6 +454,22 @@ def test_given_rows_equal_a_plain_loop(estimator, outcome, weighted, folds):
     assert result.boot.rows_per_replicate.tolist() == [600, 550, 700]
 
 
+@pytest.mark.parametrize("folds", [None, "fold"])
+def test_many_fits_at_once_are_the_fits_one_by_one(monkeypatch, folds):
+    t = table(600, 9)
+    a = audit(t, weights="w")
+    options = {"outcome_model": Y_ALL, "resamples": drawn_rows(600), "folds": folds}
+    together = a.counterfactual(D, **options)
+    for module in (binary_module, one_pass_module):
+        monkeypatch.setattr(module, "BUDGET", 1)
+    alone = a.counterfactual(D, **options)
+    np.testing.assert_allclose(boot_rates(alone), boot_rates(together), atol=1e-8)
+    again = setting(t, "aipw", Y_ALL, weights=t["w"].to_numpy())
+    if folds is None:
+        expected = again.rates(rows=options["resamples"][1])
+        np.testing.assert_allclose(boot_rates(alone)[1], expected, atol=1e-8)
+
+
 def test_given_rows_with_one_model_known():
     t = table(400, 9)
     rows = drawn_rows(400)
@@ -656,8 +673,9 @@ def test_shortcuts_are_close_to_the_full_refit(estimator, propensity, outcome, w
     assert np.array_equal(np.isnan(x), np.isnan(y))
     sd = y.std(axis=0)
     error = np.abs(x - y)[:, sd > 0] / sd[sd > 0]
-    assert error.mean() < 0.02
-    assert error.max() < (0.4 if estimator == "plugin" else 0.2)
+    mean, largest = {"ipw": (0.02, 0.2), "aipw": (0.004, 0.1), "plugin": (0.02, 0.4)}[estimator]
+    assert error.mean() < mean
+    assert error.max() < largest
     for metric in ("fpr", "fnr"):
         np.testing.assert_allclose(fast.null.rates[metric], slow.null.rates[metric], rtol=1e-12)
     # group sums studentize AIPW and plug-in by the spread of the scores without labels
@@ -849,8 +867,10 @@ def test_a_denominator_that_is_not_positive_gives_nan_and_its_reason():
     y, d, chance, mu = (t[c].to_numpy() for c in ("y", "d", "chance", "mu"))
     assert (1 - aipw_scores(y, d, chance, mu))[codes(t) == 4].sum() < -0.5
     assert np.isnan(row[["estimate", "se", "ci_low", "ci_high"]].astype(float)).all()
-    assert row["note"] == "the non-events of the group add up to nothing"
-    assert "cFPR is undefined in M & Other (the non-events" in " ".join(result.notes)
+    assert row["note"] == (
+        'the scores of non-events do not add up to more than 0: estimator="ipw" may have a rate'
+    )
+    assert "cFPR is undefined in M & Other (the scores of non-events" in " ".join(result.notes)
     assert np.isfinite(frame.loc[("cfnr", "M & Other"), "estimate"])
     others = frame.drop(index="M & Other", level="group")
     assert np.isfinite(others["estimate"]).all()
@@ -869,7 +889,8 @@ def test_a_group_without_events_has_no_rate_made_of_rounding(estimator, n):
     frame = result.rates.set_index(["metric", "race"])
     assert frame.loc[("cfnr", "Other"), "estimate"].isna().all()
     assert (
-        frame.loc[("cfnr", "Other"), "note"] == "the events of the group add up to nothing"
+        frame.loc[("cfnr", "Other"), "note"]
+        == ('the scores of events do not add up to more than 0: estimator="ipw" may have a rate')
     ).all()
     assert frame.drop(index=("cfnr", "Other"))["estimate"].between(-0.2, 1.2).all()
     names = [x for x in result.cohort.groups.names if "Other" in x]

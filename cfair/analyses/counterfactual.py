@@ -212,9 +212,13 @@ def _rows(
                 if untreated[t] == 0
                 else f"no {what} among the untreated"
                 if estimator == "ipw"
-                else f"the {what} of the group add up to nothing"
+                else f"the scores of {what} do not add up to more than 0"
+                + (': estimator="ipw" may have a rate' if estimator == "aipw" else "")
             )
-            notes.append(rate_note(e.estimate[t], e.size[t], n[t], reason))
+            note = rate_note(e.estimate[t], e.size[t], n[t], reason)
+            if isinstance(e, DrawnEstimates) and e.unknown[t]:
+                note = "; ".join(filter(None, [note, e.no_variance]))
+            notes.append(note)
         result.append(MetricRows(label, joint.rows[m * T : (m + 1) * T], tuple(notes)))
     return result
 

@@ -290,7 +290,8 @@ def out_of_fold(
         _require_two_classes(target[rows], where)
         extra = {}
         if weights is not None:
-            extra[str(argument)] = weights[rows] / weights[rows].mean()
+            # rounded, so that their unit changes no last digit: trees break ties by it
+            extra[str(argument)] = np.round(weights[rows] / weights[rows].mean(), 10)
         model = seeded_copy(estimator, seed)
         with explained(where), listening() as heard:
             model.fit(X[rows], target[rows], **extra)

@@ -21,6 +21,8 @@ Array = NDArray[np.float64]
 _BLOCK = 8_192
 _WARM_FROM = 200_000
 _DECREMENT = 1e-13  # in units of the log likelihood: far below any statistical meaning
+_STOPPED = 1e-9  # the same, for a likelihood that has stopped under separation
+_MOVING = 0.1  # shift of a linear predictor by one step that is no convergence
 _RANK_TOLERANCE = 1e-11  # R's glm.fit: min(1e-7, epsilon / 1000)
 
 
@@ -199,8 +201,12 @@ def _newton(
     while n_iter < max_iter:
         step = solve_information(hessian, score)
         # What a step would still gain, twice over, in the log likelihood.
-        converged = float(score @ step) < _DECREMENT
+        decrement = float(score @ step)
+        converged = decrement < _DECREMENT
         n_iter += 1
+        if decrement < _STOPPED and _shift(Z, step) > _MOVING:
+            converged = True  # separated: another step would follow rounding errors
+            break
         if converged:
             beta = beta + step  # too small to need another pass over the rows
             break
@@ -217,8 +223,8 @@ def _newton(
     # At a proper maximum the last step moves nothing. Under separation the likelihood has stopped
     # while every step still shifts the linear predictor by about one.
     moving = np.zeros(len(step), dtype=bool)
-    if np.max(np.abs(Z @ step), initial=0.0) > 0.1:
-        moving = np.abs(step) * np.max(np.abs(Z), axis=0, initial=0.0) > 0.1
+    if _shift(Z, step) > _MOVING:
+        moving = np.abs(step) * np.max(np.abs(Z), axis=0, initial=0.0) > _MOVING
     return beta, _NewtonState(
         deviance=deviance,
         n_iter=n_iter,
@@ -227,6 +233,11 @@ def _newton(
         score_norm=float(np.max(np.abs(score), initial=0.0)),
         information=hessian,
     )
+
+
+def _shift(Z: Array, step: Array) -> float:
+    """How far a step moves the linear predictor of some row."""
+    return float(np.max(np.abs(Z @ step), initial=0.0))
 
 
 def sweep(

@@ -319,8 +319,8 @@ class RatesResult:
         pandas.DataFrame
             A row per metric: ``metric``; ``wald``, ``df``, ``p_value`` of the Wald chi-square on
             the logit scale, with clusters of Hotelling's ``f`` with ``df_denominator``; ``max_t``
-            and ``max_t_p_value`` of the largest standardized difference; ``note`` with the groups that
-            take no part.
+            and ``max_t_p_value`` of the largest standardized difference; ``note`` with the groups
+            that take no part.
 
         Raises
         ------
