@@ -118,10 +118,11 @@ def propensity(X, d, truncation=(0.005, 0.995)):
 
 def fitted_glm(X, target, weights=None):
     """statsmodels' GLM on the columns that add to the rank; gives a function that predicts."""
-    kept = independent(X)
+    full = np.linalg.matrix_rank(X) == X.shape[1]
+    kept = list(range(X.shape[1])) if full else independent(X)
     options = {} if weights is None else {"freq_weights": weights}
     model = sm.GLM(target, X[:, kept], family=sm.families.Binomial(), **options)
-    found = model.fit(tol=1e-14, maxiter=100)
+    found = model.fit(tol=1e-12, maxiter=100)
     return lambda rows: np.asarray(found.predict(rows[:, kept]))
 
 

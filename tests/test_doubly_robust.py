@@ -888,16 +888,14 @@ def test_a_group_without_events_has_no_rate_made_of_rounding(estimator, n):
     )
     frame = result.rates.set_index(["metric", "race"])
     assert frame.loc[("cfnr", "Other"), "estimate"].isna().all()
-    assert (
-        frame.loc[("cfnr", "Other"), "note"]
-        == ('the scores of events do not add up to more than 0: estimator="ipw" may have a rate')
-    ).all()
+    reason = "the scores of events do not add up to more than 0"
+    assert frame.loc[("cfnr", "Other"), "note"].str.startswith(reason).all()
     assert frame.drop(index=("cfnr", "Other"))["estimate"].between(-0.2, 1.2).all()
     names = [x for x in result.cohort.groups.names if "Other" in x]
     assert result.boot_draws["cfnr"][names].isna().all(axis=None)
     others = [x for x in result.cohort.groups.names if "Other" not in x]
     assert result.boot_draws["cfnr"][others].notna().all(axis=None)
-    assert "nothing" in " ".join(result.notes)
+    assert f"cFNR is undefined in F & Other ({reason}" in " ".join(result.notes)
 
 
 def test_sums_that_are_only_rounding_are_nothing():
