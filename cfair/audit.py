@@ -228,9 +228,10 @@ class Audit:
             Limits to which propensities are cut, once, everywhere.
         n_boot : int, optional
             Bootstrap replicates, beside the influence-function intervals; none by default.
-        bootstrap : {"auto", "group", "cluster", "faircfint"} or None, default "auto"
-            Rows with replacement within group, clusters with replacement, or the scheme of the R
-            package for comparison. By default clusters if there are any, else rows within group.
+        bootstrap : {"auto", "group", "rows", "cluster", "faircfint"} or None, default "auto"
+            Rows with replacement within group, rows with replacement whatever their group, clusters
+            with replacement, or the scheme of the R package for comparison. By default clusters if
+            there are any, else rows within group.
         resamples : sequence of arrays of int, optional
             Row numbers of each bootstrap replicate, instead of drawing.
         n_perm : int, optional
@@ -243,12 +244,14 @@ class Audit:
             In place of the declared one.
         seed : int, SeedSequence, Generator or None, default 0
             Of everything random. The same seed gives the same numbers for any `n_jobs`, any order
-            of the rows and any names of the groups.
+            of the rows and any names of the groups. (A learner sees attributes as indicators of all
+            levels but the first by name, so that names can matter to one that looks at columns at
+            random.)
         n_jobs : int or None, default 1
             Workers for the replicates, as in joblib.
         exact : bool, default False
-            Refit the propensity to convergence in every replicate, also where a shortcut is exact
-            to a fraction of a standard deviation.
+            Refit all models to convergence in every replicate, also where a shortcut is exact to a
+            fraction of a standard deviation.
         progress : bool, default False
             Show a bar when the replicates take longer than a second.
 
@@ -322,17 +325,17 @@ class Audit:
     def group_intervention(
         self,
         *,
-        outcome_model: Any,
+        outcome_model: Any = None,
         membership: Any = None,
         estimator: str = "dr",
         scores: Any = None,
         score_columns: Sequence[str] | None = None,
         cutoff: float | str | None = None,
         folds: Any = 5,
-        truncation: tuple[float, float] | None = (0.005, 0.995),
         level: float = 0.95,
         interval: str = "wilson",
         aggregate_interval: str = "tie-aware",
+        truncation: tuple[float, float] | None = (0.005, 0.995),
         n_boot: int | None = None,
         bootstrap: str | None = "auto",
         resamples: Any = None,
@@ -377,19 +380,19 @@ class Audit:
             their own group. Replicates keep it.
         folds : int, name or array, default 5
             Number of folds, drawn within groups (clusters are kept whole), or the fold of each row.
-        truncation : (float, float) or None, default (0.005, 0.995)
-            Limits to which probabilities of membership are cut.
         level : float, default 0.95
             Confidence level.
         interval : {"wilson", "logit", "plain"}, default "wilson"
             Interval of a rate, on the effective size.
         aggregate_interval : {"tie-aware", "projection"}, default "tie-aware"
             Interval of average and maximum difference.
+        truncation : (float, float) or None, default (0.005, 0.995)
+            Limits to which probabilities of membership are cut.
         n_boot : int, optional
             Bootstrap replicates, all models fitted anew; none by default.
-        bootstrap : {"auto", "group", "cluster", "faircfint"} or None, default "auto"
-            Rows with replacement within group, or clusters with replacement; by default clusters if
-            there are any.
+        bootstrap : {"auto", "group", "rows", "cluster", "faircfint"} or None, default "auto"
+            Rows with replacement within group, rows with replacement whatever their group, or
+            clusters with replacement; by default clusters if there are any, else within group.
         resamples : sequence of arrays of int, optional
             Row numbers of each bootstrap replicate, instead of drawing.
         n_perm : int, optional
@@ -524,6 +527,7 @@ class Audit:
         cluster: Any = None,
         seed: int | np.random.SeedSequence | np.random.Generator | None = 0,
         n_jobs: int | None = 1,
+        exact: bool = False,
         progress: bool = False,
     ) -> SmallSubgroupResult:
         """Error rates had nobody been treated, for groups too small to stand on their own.
@@ -578,9 +582,11 @@ class Audit:
             Bootstrap replicates, with everything fitted anew in the same folds. The estimator has
             no influence function: all standard errors, intervals and tests come from these, and
             with 0 there are none.
-        bootstrap : {"auto", "group", "cluster", "faircfint"} or None, default "auto"
-            Rows with replacement within group, clusters with replacement, or the scheme of the R
-            package for comparison. By default clusters if there are any, else rows within group.
+        bootstrap : {"auto", "group", "rows", "cluster", "faircfint"} or None, default "auto"
+            Rows with replacement within group, rows with replacement whatever their group, clusters
+            with replacement, or the scheme of the R package for comparison. By default clusters if
+            there are any; else rows within group, or with `external` rows whatever their group.
+            ``"faircfint"`` gives intervals of its own, but no standard errors and tests.
         resamples : sequence of arrays of int, optional
             Row numbers of each bootstrap replicate, instead of drawing.
         n_perm : int, optional
@@ -596,6 +602,9 @@ class Audit:
             Of everything random, the folds included.
         n_jobs : int or None, default 1
             Workers for the replicates, as in joblib.
+        exact : bool, default False
+            Refit all models to convergence in every replicate. Otherwise, from 5000 rows, a
+            propensity with attributes takes one Newton step under permuted labels.
         progress : bool, default False
             Show a bar when the replicates take longer than a second.
 
@@ -609,6 +618,27 @@ class Audit:
             If data, formulas or external information cannot be used; before any long work.
         ValueError
             For an option that is not allowed.
+
+        Notes
+        -----
+        The rate of group g is a product of shares,
+
+            cFPR_g = cFPR * a_g / b_g,
+            a_g = sum_{A=g} (1 - mu0(1)) S / sum (1 - mu0(1)) S,
+            b_g = sum p_g (1 - mu0) / sum (1 - mu0),
+
+        with mu0 = P(Y=1 | D=0, X), mu0(s) = P(Y=1 | D=0, X, S=s) and p_g = P(A=g | covariates);
+        for cFNR with mu0(0) (1 - S) and mu0 in place of (1 - mu0(1)) S and 1 - mu0. The propensity,
+        mu0, mu0(1), mu0(0) and p_g, external probabilities too, are cut to `truncation`; the p_g of
+        a row are then divided by their sum, unless ``renormalise=False``.
+
+        With an internal membership model the number of rows of a group cancels, being in a_g as
+        well as in b_g. External probabilities do not follow the sample, so the bootstrap has to let
+        the sizes of the groups vary, as ``"rows"`` does.
+
+        The covariance of the rates is estimated from B replicates: tests of equal rates have
+        Hotelling's and Student's distributions with B - 1 degrees of freedom, or with those of the
+        clusters if these are fewer. There is no test of K groups from K replicates or fewer.
 
         References
         ----------
@@ -643,7 +673,7 @@ class Audit:
             permutations=permutations,
             seed=seed,
             n_jobs=n_jobs,
-            exact=False,
+            exact=exact,
             progress=progress,
         )
         request = read_small_subgroups(

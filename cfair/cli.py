@@ -170,7 +170,7 @@ def _add_inference(parser: argparse.ArgumentParser, *, n_boot: int, n_perm: int,
         )
     group.add_argument(
         "--bootstrap",
-        choices=("auto", "group", "cluster", "faircfint"),
+        choices=("auto", "group", "rows", "cluster", "faircfint"),
         default="auto",
         help="how rows are drawn (default: clusters if there are any, else rows within group)",
     )

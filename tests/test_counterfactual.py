@@ -326,7 +326,7 @@ def test_a_wrong_delta_is_refused_before_any_work(delta):
 @pytest.mark.parametrize(
     "options",
     [
-        {"n_boot": -1}, {"n_boot": 2.5}, {"n_perm": True}, {"n_perm": "many"}, {"bootstrap": "rows"},  # noqa: E501
+        {"n_boot": -1}, {"n_boot": 2.5}, {"n_perm": True}, {"n_perm": "many"}, {"bootstrap": "patients"},  # noqa: E501
         {"level": 1.0}, {"interval": "exact"}, {"aggregate_interval": "bc"}, {"seed": -1},
         {"seed": 1.5}, {"n_jobs": 0}, {"truncation": (0.9, 0.1)}, {"truncation": 0.1},
     ],

@@ -181,6 +181,30 @@ def test_cut_probabilities_sum_to_1_and_absent_groups_stay_at_0(seed, renormalis
         np.testing.assert_array_equal(p[present], np.clip(raw, *LIMITS)[present])
 
 
+@pytest.mark.parametrize("shift", [0.0, 25.0])
+def test_the_first_and_the_last_pass_are_parts_of_the_whole(shift):
+    from cfair.nuisance.multinomial_sweep import common_sweep, flat_sweep, score_sweep, sweep
+
+    X, group, _ = sample(500, K=4, seed=6)
+    rng = np.random.default_rng(0)
+    code = np.stack([rng.permutation(group) for _ in range(3)]) - 1
+    w = rng.integers(0, 3, (3, 500)).astype(float)
+    beta = rng.normal(size=(3, 3, 3))
+    beta[:2, :, 0] += shift
+    _, score, information = sweep(X, code, w, beta)
+    np.testing.assert_allclose(score_sweep(X, code, w, beta), score, atol=1e-10)
+    same = np.repeat(beta[:, :1], 3, axis=1)
+    _, score, information = sweep(X, code, w, same)
+    found = common_sweep(X, code, w, same[:, 0])
+    np.testing.assert_allclose(found[0], score, atol=1e-10)
+    np.testing.assert_allclose(found[1], information, atol=1e-10)
+    beta[..., 1:] = 0
+    _, score, information = sweep(X, code, w, beta)
+    found = flat_sweep(X, code, w, beta)
+    np.testing.assert_allclose(found[0], score, atol=1e-10)
+    np.testing.assert_allclose(found[1], information, atol=1e-10)
+
+
 # -- what a membership model may hold -------------------------------------------------------------
 
 
@@ -329,6 +353,25 @@ def test_the_criteria_are_what_they_are_called(seed):
         assert measure(p, group) == pytest.approx(plain(p, group), abs=1e-12)
         expected = plain(p[repeated], group[repeated])
         assert measure(p, group, times.astype(float)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_search_by_auc_sorts_each_group_once_per_place(monkeypatch):
+    external, internal, group, _ = two_models(1)
+    calls = {"sorted": 0, "searched": 0}
+    argsort, searchsorted = np.argsort, np.searchsorted
+
+    def counted(name, function):
+        def run(*args, **options):
+            calls[name] += 1
+            return function(*args, **options)
+
+        return run
+
+    monkeypatch.setattr(np, "argsort", counted("sorted", argsort))
+    monkeypatch.setattr(np, "searchsorted", counted("searched", searchsorted))
+    choose_alpha(external, internal, group, "auc")
+    assert calls["sorted"] <= 4 * (21 + 30)
+    assert calls["searched"] == 0  # rows one by one among the rows of a group, which took longer
 
 
 @settings(max_examples=40, deadline=None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import statsmodels.api as sm
@@ -11,7 +13,8 @@ from hypothesis import strategies as st
 from cfair.errors import ConvergenceError, DataError
 from cfair.nuisance import multinomial, multinomial_many
 from cfair.nuisance.logistic import fit_logistic
-from cfair.nuisance.multinomial import fit_multinomial, multinomial_influence, multinomial_score
+from cfair.nuisance.multinomial import fit_multinomial
+from cfair.nuisance.multinomial_influence import multinomial_influence, multinomial_score
 from cfair.nuisance.multinomial_many import fit_multinomial_many, predict_many
 from cfair.nuisance.multinomial_sweep import softmax, sweep
 
@@ -320,6 +323,34 @@ def test_influence_is_the_derivative_by_the_weight_of_a_row():
             for sign in (1, -1)
         )
         np.testing.assert_allclose(influence[i], (up - down) / (2 * h), atol=1e-8, rtol=1e-5)
+
+
+@pytest.mark.parametrize("block", [1, 700, 500_000])
+def test_influence_by_blocks_is_the_score_times_the_inverse_information(monkeypatch, block):
+    monkeypatch.setattr("cfair.nuisance.multinomial_influence.BLOCK", block)
+    X, group, rng = sample(150, 2, 4, 19)
+    group[group == 2] = 3  # an empty class
+    w = rng.uniform(0, 2, 150)
+    fit, derivative = fit_multinomial(X, group, 4, weights=w), rng.normal(size=(5, 3, 4))
+    P, expected = fit.predict(X), np.zeros((150, 5))
+    inverse = np.linalg.inv(fit.information)
+    for i in range(150):
+        score = w[i] * np.concatenate([((group[i] == c) - P[i, c]) * X[i] for c in (1, 3)])
+        for m in range(5):
+            expected[i, m] = np.concatenate([derivative[m, :, c] for c in (1, 3)]) @ inverse @ score
+    got = multinomial_influence(fit, X, group, derivative, w)
+    np.testing.assert_allclose(got, expected, atol=1e-12)
+
+
+def test_influence_takes_hardly_more_memory_than_what_it_returns():
+    X, group, rng = sample(20_000, 3, 12, 20)
+    fit, derivative = fit_multinomial(X, group, 12), rng.normal(size=(24, 4, 12))
+    multinomial_influence(fit, X[:50], group[:50], derivative)  # modules are not counted
+    tracemalloc.start()
+    influence = multinomial_influence(fit, X, group, derivative)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak - influence.nbytes < 15e6  # one number by row, class and figure is 42 MB
 
 
 # -- many at once ---------------------------------------------------------------------------------

@@ -11,14 +11,16 @@ import numpy as np
 import pandas as pd
 import plain
 import pytest
+import scipy.stats
 
 import cfair
 from cfair.analyses.observed import targets
 from cfair.errors import DataError
 from cfair.estimators.ipw import rates_from_cells
+from cfair.inference.drawn_estimates import DrawnEstimates
 from cfair.inference.estimates import RateEstimates
 from cfair.inference.influence import RateCovariance
-from cfair.inference.replicates import RateDraws, draws_from_cells
+from cfair.inference.replicates import RateDraws, draws_covariance, draws_from_cells
 from cfair.results import text
 from cfair.results.rates import MetricRows
 from cfair.results.replicated import ReplicatedResult
@@ -106,6 +108,97 @@ def test_draws_are_the_rates_of_summed_cells():
     np.testing.assert_array_equal(only["cfnr"], draws["b"][:, :6])
     with pytest.raises(ValueError, match="in their order"):
         draws_from_cells(cells, membership[::-1])
+
+
+def thinned(seed=0, B=150, p=6):
+    """Draws with a strong common part, of which many are lost, other ones in each column."""
+    rng = np.random.default_rng(seed)
+    values = 0.3 + 0.1 * rng.normal(size=(B, 1)) + 0.01 * rng.normal(size=(B, p))
+    lost = rng.uniform(size=(B, p)) < 0.6
+    return np.where(lost, np.nan, values + 0.1 * lost.sum(axis=1, keepdims=True))
+
+
+def test_a_covariance_from_thinned_draws_is_positive_semidefinite_and_knows_no_order():
+    indefinite = 0
+    for seed in range(8):
+        values = thinned(seed)
+        found = draws_covariance(RateDraws({"a": values}, "m"), ["a"], np.full(6, 0.3))
+        np.testing.assert_allclose(np.diag(found), np.nanvar(values, axis=0, ddof=1))
+        assert np.linalg.eigvalsh(found)[0] > -1e-12
+        pairwise = pd.DataFrame(values).cov().to_numpy()
+        indefinite += np.linalg.eigvalsh(pairwise)[0] < -1e-6
+        order = np.random.default_rng(seed).permutation(6)
+        turned = RateDraws({"a": values[:, order]}, "m")
+        other = draws_covariance(turned, ["a"], np.full(6, 0.3))
+        np.testing.assert_allclose(other, found[np.ix_(order, order)], atol=1e-14)
+    assert indefinite > 0
+
+
+def test_a_covariance_that_is_positive_definite_counts_pairs_of_rates():
+    values = np.random.default_rng(1).normal(size=(300, 4))
+    values[:30, 0] = values[250:, 2] = np.nan
+    found = draws_covariance(RateDraws({"a": values}, "m"), ["a"], np.full(4, 0.3))
+    means = np.nanmean(values, axis=0)
+    for i in range(4):
+        for j in range(4):
+            both = ~np.isnan(values[:, [i, j]]).any(axis=1)
+            product = np.sum((values[both, i] - means[i]) * (values[both, j] - means[j]))
+            assert found[i, j] == pytest.approx(product / (both.sum() - 1), rel=1e-12)
+    values = values.copy()
+    values[:, 3] = 0.5  # never moves
+    found = draws_covariance(RateDraws({"a": values}, "m"), ["a"], np.full(4, 0.3))
+    assert (found[3] == 0).all()
+
+
+def estimates_from(draws, estimate, **options):
+    K = len(estimate)
+    return DrawnEstimates("a", K, estimate, np.cov(draws.T), np.full(K, 400.0), **options)
+
+
+def test_equality_knows_that_its_covariance_comes_from_replicates():
+    rng = np.random.default_rng(0)
+    K, B = 5, 30
+    estimate = 0.3 + 0.03 * np.arange(K)
+    draws = estimate + 0.02 * rng.normal(size=(B, K))
+    plain = estimates_from(draws, estimate).equality
+    test = estimates_from(draws, estimate, n_replicates=B).equality
+    assert test.wald == pytest.approx(plain.wald)
+    assert test.df_denominator == 29 - 4 + 1
+    expected = scipy.stats.f.sf(test.wald * 26 / (29 * 4), 4, 26)
+    assert test.p_value == pytest.approx(expected)
+    assert test.p_value > plain.p_value
+    assert test.max_t_p_value > plain.max_t_p_value
+    clusters = estimates_from(draws, estimate, n_replicates=B, n_clusters=12).equality
+    assert clusters.df_denominator == 11 - 4 + 1
+    fewest = estimates_from(draws, estimate, n_replicates=11, n_clusters=12).equality
+    assert fewest.df_denominator == 10 - 4 + 1
+    none = estimates_from(draws, estimate, n_replicates=5, n_clusters=12)
+    assert np.isnan([none.equality.p_value, none.equality.max_t_p_value]).all()
+    assert none.equality.note == "5 bootstrap replicates are too few to compare 5 groups"
+    assert none.aggregates(0.95).low.tolist() == [0, 0, 0]
+    pairs = np.array([0, 0, 1]), np.array([1, 2, 2])
+    wide, narrow = (
+        estimates_from(draws, estimate, n_replicates=n).simultaneous(*pairs, 0.95)
+        for n in (20, None)
+    )
+    assert wide[0] != narrow[0]
+
+
+@pytest.mark.parametrize("K", [6, 20])
+def test_equality_from_replicates_holds_its_size(K):
+    B, n = 60, 150
+    rng = np.random.default_rng(K)
+    root = np.linalg.cholesky(0.3 * 0.7 / 400 * (0.9 * np.eye(K) + 0.1))
+    rejected = np.zeros(3)
+    for _ in range(n):
+        estimate = 0.3 + root @ rng.normal(size=K)
+        draws = estimate + rng.normal(size=(B, K)) @ root.T
+        test = estimates_from(draws, estimate, n_replicates=B).equality
+        known = estimates_from(draws, estimate).equality
+        rejected += [test.p_value < 0.05, test.max_t_p_value < 0.05, known.p_value < 0.05]
+    assert (rejected[:2] < 0.1 * n).all(), rejected / n
+    assert rejected[0] > 0.01 * n
+    assert K == 6 or rejected[2] > 0.2 * n  # a covariance that is taken as known
 
 
 def test_draws_count_replicates_and_refuse_arrays_of_other_lengths():

@@ -405,11 +405,128 @@ def test_clusters_are_drawn_whole():
         analyse(n_boot=5, bootstrap="cluster")
 
 
-def test_the_scheme_of_the_r_package():
+def test_clusters_that_confine_groups_leave_a_covariance():
+    data = people(500, 14)
+    rng = np.random.default_rng(14)
+    data["clinic"] = rng.integers(0, 12, 500)
+    for clinic, k in enumerate((1, 2, 4, 5)):  # groups that live in one clinic each
+        data.loc[codes(data) == k, "clinic"] = clinic
+    result = analyse(
+        data, propensity="treated ~ risk + age", roles={"cluster": "clinic"}, n_boot=150,
+        folds=np.arange(500) % 5,
+    )  # fmt: skip
+    assert np.isnan(result.boot.rates["cfpr"][:, 1]).mean() > 0.2
+    assert "equal rates?" in str(result)
+    assert result.disparities["ci_high"].notna().any()
+    spread = np.sqrt(np.diag(result.covariance))
+    assert np.linalg.eigvalsh(result.covariance / np.outer(spread, spread))[0] > -1e-10
+    values = result.boot.rates["cfnr"][:, :6]
+    rows = result.rates.query("metric == 'cfnr'")
+    np.testing.assert_allclose(rows["se"], np.nanstd(values, axis=0, ddof=1))
+
+
+def test_rows_are_drawn_whatever_their_group_when_there_are_external_probabilities():
+    result = analyse(n_boot=45, external=outsiders())
+    assert result.boot_kind == "rows"
+    assert "(rows with replacement, all models refitted)" in " ".join(str(result).split())
+    assert (result.boot.rows_per_replicate == 400).all()
+    assert analyse(n_boot=2).boot_kind == "group"
+    asked = analyse(n_boot=2, external=outsiders(), bootstrap="group")
+    assert asked.boot_kind == "group"
+    assert "within group" in asked.boot.method
+    clusters = analyse(n_boot=2, external=outsiders(), roles={"cluster": "ward"})
+    assert clusters.boot_kind == "cluster"
+    assert analyse(n_boot=2, bootstrap="rows").boot.method.startswith("rows with replacement,")
+
+
+def rare_groups(seed):
+    """Rows of three groups, the last two small, and probabilities of the groups close to theirs."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(1000, 2))
+
+    def chances(tilt):
+        eta = [0 * x[:, 0], -2.2 - tilt + 0.4 * x[:, 1], -2.6 - (0.3 + tilt) * x[:, 0]]
+        p = np.exp(np.column_stack(eta))
+        return p / p.sum(axis=1, keepdims=True)
+
+    group = (rng.uniform(size=1000)[:, None] > chances(0.0).cumsum(axis=1)).sum(axis=1)
+    risk = 1 / (1 + np.exp(-0.8 * x.sum(axis=1) - rng.normal(0, 0.7, 1000)))
+    treated = (rng.uniform(size=1000) < 0.2 + 0.3 * risk).astype(int)
+    died = rng.uniform(size=1000) < 1 / (1 + np.exp(0.3 - x @ [1, 0.6] + 0.5 * treated))
+    frame = pd.DataFrame({"age": x[:, 0], "sbp": x[:, 1], "g": group, "risk": risk})
+    return frame.assign(treated=treated, died=died.astype(int)), chances(0.1)
+
+
+def test_standard_errors_are_the_spread_of_the_estimates():
+    def cfpr(seed, kind=None, external=False):
+        data, outside = rare_groups(seed)
+        options = {"external": outside} if external else {}
+        result = analyse(
+            data, "treated ~ risk + age + sbp", "g", {"cutoff": 0.25}, membership="~ age + sbp",
+            n_boot=60 * (kind is not None), bootstrap=kind, seed=seed, **options,
+        )  # fmt: skip
+        rows = result.rates.query("metric == 'cfpr'")
+        return rows["estimate" if kind is None else "se"].to_numpy()[1:], result.alpha
+
+    ratio = {}
+    for external in (True, False):
+        drawn = [cfpr(seed, external=external) for seed in range(60)]
+        spread = np.std([rates for rates, _ in drawn], axis=0)
+        if external:
+            assert 0.5 < np.mean([alpha for _, alpha in drawn]) < 0.75
+        for kind in ("group", "rows"):
+            se = [cfpr(seed, kind, external)[0] for seed in range(1000, 1002)]
+            ratio[external, kind] = np.mean(np.sqrt(np.mean(np.square(se), axis=0)) / spread)
+    assert 0.95 < ratio[True, "rows"] < 1.3, ratio
+    assert ratio[True, "group"] < 0.92, ratio  # the sizes of the groups do not vary
+    assert 0.85 < ratio[False, "group"] < 1.2, ratio
+    assert 0.85 < ratio[False, "rows"] < 1.2, ratio
+
+
+def test_the_scheme_of_the_r_package_gives_no_standard_errors():
     result = analyse(n_boot=45, bootstrap="faircfint", seed=1)
     assert result.boot.rows_per_replicate.mean() == pytest.approx(400**0.75, abs=8)
     assert result.boot_kind == "faircfint"
     assert "n^0.75" in result.boot.method
+    rows = result.rates[result.rates["metric"].isin(["cfpr", "cfnr"])]
+    reason = "the spread of faircfint's draws is no standard error"
+    assert (rows["note"] == reason).all()
+    assert rows[["se", "ci_low", "ci_high"]].isna().all(axis=None)
+    assert np.isfinite(rows[["boot_se", "boot_low", "boot_high"]]).all(axis=None)
+    assert result.test_equal()["p_value"].iloc[:2].isna().all()
+    text = " ".join(str(result).split())
+    assert f"intervals none: {reason}" in text
+    assert "bootstrap='auto' gives standard errors" in text
+    assert "without a bootstrap" not in text
+
+
+@pytest.mark.parametrize("bootstrap", ["auto", "faircfint", "cluster"])
+def test_given_resamples_are_of_no_kind(bootstrap):
+    rng = np.random.default_rng(0)
+    rows = [rng.integers(0, 400, 300) for _ in range(45)]
+    result = analyse(resamples=rows, bootstrap=bootstrap, folds=FOLDS)
+    assert result.boot_kind == "given"
+    mine = result.rates.query("metric == 'cfpr'")
+    limits = np.quantile(result.boot.rates["cfpr"][:, :6], [0.025, 0.975], axis=0)
+    np.testing.assert_allclose(mine[["boot_low", "boot_high"]].to_numpy().T, limits)
+    assert any("hold 300 rows on average, not 400" in note for note in result.notes)
+    few = [rng.integers(0, 400, 400) for _ in range(2)]
+    assert not any("on average" in note for note in analyse(resamples=few).notes)
+
+
+def test_few_replicates_are_said_and_too_few_give_no_test():
+    result = analyse(n_boot=45)
+    notes = [note for note in result.notes if "joint variance" in note]
+    assert notes == [
+        "45 bootstrap replicates are few for the joint variance of 6 groups: the tests of equal "
+        "rates allow for it, and lose power. n_boot=60 or more is better."
+    ]
+    test = result.test_equal().set_index("metric")
+    assert (test.loc[["cfpr", "cfnr"], "df_denominator"] == 44 - 5 + 1).all()
+    assert "Wald F(5, 40)" in str(result)
+    assert not any("joint variance" in note for note in analyse(n_boot=60).notes)
+    clusters = analyse(n_boot=60, roles={"cluster": "ward"}).test_equal()
+    assert (clusters["df_denominator"] == 24 - 5 + 1).all()
 
 
 # -- other shapes ---------------------------------------------------------------------------------
@@ -551,6 +668,32 @@ def test_learners_in_every_place():
     assert np.isfinite(boot.null.rates["cfpr"]).all()
 
 
+@pytest.mark.parametrize("place", ["membership", "outcome_model"])
+def test_order_of_rows_that_tie_does_not_matter_to_learners(place):
+    pytest.importorskip("sklearn")
+    from sklearn.ensemble import RandomForestClassifier
+
+    data = people().drop(columns="ward")
+    data[["age", "sbp"]] = data[["age", "sbp"]].round(-1)
+    data["risk"] = data["risk"].round(0).clip(0.4, 0.6)
+    data["risk"] += 0.01 * data["smoker"]
+    assert data.drop(columns=["sex", "site"]).duplicated().sum() > 100
+    forest = cfair.Learner(RandomForestClassifier(n_estimators=5), ["age", "sbp"])
+    options = {
+        "propensity": "treated ~ risk + age",
+        "n_boot": 3,
+        "n_perm": 3,
+        "bootstrap": "rows",
+        place: forest,
+    }
+    one = analyse(data, **options)
+    for seed in (1, 2):
+        other = analyse(data.sample(frac=1, random_state=seed), **options)
+        np.testing.assert_allclose(rates_of(other), rates_of(one), atol=1e-9)
+        pd.testing.assert_frame_equal(other.boot_draws, one.boot_draws, atol=1e-7)
+        pd.testing.assert_frame_equal(other.null_draws, one.null_draws, atol=1e-7)
+
+
 def test_a_call_in_place_of_a_score():
     data = people().assign(call=lambda t: (t["risk"] >= 0.5).astype(int))
     roles = {"score": None, "cutoff": None, "prediction": "call"}
@@ -638,7 +781,7 @@ def test_the_printed_result_says_what_was_done():
         "external ~ age + sbp; 500 external rows",
         f"borrowed alpha = {result.alpha:.3f}, by the least multiclass Brier score",
         "intervals 95%, bootstrap (45 replicates), Wilson on the effective size",
-        "bootstrap 45 replicates (rows with replacement within group, all models refitted)",
+        "bootstrap 45 replicates (rows with replacement, all models refitted)",
         "null 19 permutations of the labels (membership and propensity refitted)",
         "seed 7",
         "the outcome models leave the group out",
@@ -678,6 +821,9 @@ def test_one_newton_step_of_the_propensity_is_enough_under_permuted_labels(monke
     monkeypatch.setattr("cfair.inference.small_subgroup.EXACT_BELOW", 1500)
     step = analyse(data, permutations=permutations, folds=folds)
     assert "the propensity by one Newton step" in step.null.method
+    asked = analyse(data, permutations=permutations, folds=folds, exact=True)
+    assert "membership and propensity refitted" in asked.null.method
+    pd.testing.assert_frame_equal(asked.null_draws, exact.null_draws)
     for metric in ("cfpr", "cfnr"):
         error = step.null.rates[metric][:, :6] - exact.null.rates[metric][:, :6]
         spread = exact.null.rates[metric][:, :6].std(axis=0)

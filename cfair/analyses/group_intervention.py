@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cfair.analyses.intervention_notes import (
-    independence,
+    association,
     meaning_notes,
     model_notes,
+    null_notes,
     range_notes,
     rule,
     rule_notes,
@@ -31,14 +33,12 @@ from cfair.cohort import Cohort
 from cfair.estimators.confusion import confusion_counts
 from cfair.estimators.group_intervention import youden_cutoff
 from cfair.inference.aggregate import AGGREGATE_INTERVALS
+from cfair.inference.drawn_estimates import DrawnEstimates
 from cfair.inference.estimates import RateEstimates
-from cfair.inference.group_intervention import (
-    Intervened,
-    intervention_covariance,
-    rates_and_influence,
-)
+from cfair.inference.group_intervention import effective_sizes, intervention_covariance
 from cfair.inference.influence import RateCovariance
 from cfair.inference.intervals import RATE_INTERVALS
+from cfair.inference.intervened import Intervened
 from cfair.inference.intervention_models import DECIMALS, InterventionModels
 from cfair.inference.replicates import (
     MIN_REPLICATES,
@@ -50,33 +50,20 @@ from cfair.inference.replicates import (
 from cfair.inference.rows import Rows
 from cfair.nuisance.by_group import ByGroupRequest
 from cfair.nuisance.crossfit import Folds
-from cfair.nuisance.membership import MembershipFit, MembershipModel
+from cfair.nuisance.membership import MembershipModel, membership_model
+from cfair.nuisance.order import content_numbers
 from cfair.nuisance.propensity import check_truncation
-from cfair.nuisance.request import content_keys, make_folds
-from cfair.nuisance.under_groups import OutcomeUnderGroups, membership_of, outcome_under_groups
+from cfair.nuisance.request import ModelRequest, make_folds
+from cfair.nuisance.under_groups import GroupMembership, OutcomeUnderGroups, outcome_under_groups
 from cfair.options import check_level, check_option
 from cfair.results.deltas import check_deltas
-from cfair.results.group_intervention import (
-    INTERVENED,
-    LABELS,
-    EveryGroup,
-    GroupInterventionResult,
-)
+from cfair.results.group_intervention import INTERVENED, LABELS, GroupInterventionResult
 from cfair.results.rates import MetricRows
 from cfair.roles import Declared
 
 Array = NDArray[np.float64]
 
-
-@dataclass(frozen=True, eq=False)
-class _Membership:
-    """Probabilities of the groups, and the model behind them if there is one."""
-
-    text: str
-    p: Array
-    raw: Array
-    model: MembershipModel | None = None
-    notes: tuple[str, ...] = ()
+_TOO_FEW = f"defined in fewer than {MIN_REPLICATES} bootstrap replicates: no standard error"
 
 
 def group_intervention(
@@ -120,29 +107,31 @@ def group_intervention(
     if cohort.cluster is not None:
         require_clusters(cohort)
     folds = make_folds(request.folds, cohort, replicates.seed) if request.fits else None
+    members = _membership_model(cohort, request, folds, limits, replicates.seed)
     outcome = _outcome(cohort, declared, request, folds, replicates.seed)
-    membership = _membership(cohort, declared, request, folds, limits, replicates.seed)
-    models, scores = _models(cohort, declared, request, outcome, membership)
+    membership = _membership(cohort, declared, request, members, limits)
+    models, scores = _models(cohort, declared, request, outcome, membership, folds)
     found = models.intervened()
     boot = _bootstrap(cohort, models, replicates)
     null = _null(models, replicates)
     joint = _covariance(cohort, models, found, boot)
-    estimates = _estimates(joint, cohort)
+    estimates = _estimates(joint, cohort, drawn=not models.has_influence)
     rows = _rows(cohort, found, estimates)
     observed, observed_metrics = _observed(cohort, models.rows.s)
-    p = independence(cohort)
+    related = association(cohort)
     counts = confusion_counts(cohort.y, cohort.s, cohort.groups.codes, cohort.groups.n_groups)
     notes = [
         *cohort.notes,
         *outcome.notes,
         *([] if membership is None else membership.notes),
         *rule_notes(cohort, request, models, scores),
+        *null_notes(request, replicates),
         *model_notes(request, models),
         *cluster_notes(cohort),
         *replicate_notes(cohort, replicates),
         *care_notes(cohort, estimates, rows),
         *range_notes(cohort, estimates, rows),
-        *meaning_notes(cohort, p),
+        *meaning_notes(cohort, related),
     ]
     return GroupInterventionResult(
         cohort=cohort,
@@ -158,14 +147,13 @@ def group_intervention(
         kind=request.estimator,
         rule=rule(cohort, request, models),
         cutoff=models.cutoff,
-        outcome_text=outcome.text,
-        membership_text="" if membership is None else membership.text,
+        outcome_model=outcome,
+        membership_model=membership,
+        score_table=scores,
         folds=folds,
         truncation=limits,
-        n_truncated=0 if membership is None else _cut_rows(cohort, membership),
-        independence=p,
-        bootstrapped=not models.has_influence,
-        every=EveryGroup(outcome.mu, scores, None if membership is None else membership.p),
+        n_truncated=0 if membership is None else membership.n_cut(cohort.groups.codes),
+        association=related,
         other=_other(found, request, membership),
         joint=joint,
         null=null,
@@ -208,24 +196,39 @@ def _outcome(
     return outcome_under_groups(request.outcome, cohort, folds, seed)
 
 
-def _membership(
+def _membership_model(
     cohort: Cohort,
-    declared: Declared,
     request: InterventionRequest,
     folds: Folds | None,
     limits: tuple[float, float],
     seed: int,
-) -> _Membership | None:
-    given = request.membership
-    if given is None:
+) -> MembershipModel | None:
+    """What is to be fitted, checked before anything is."""
+    if not isinstance(request.membership, ModelRequest):
         return None
+    assert folds is not None
+    return membership_model(
+        request.membership, cohort, folds, seed=seed, truncation=limits, renormalise=False
+    )
+
+
+def _membership(
+    cohort: Cohort,
+    declared: Declared,
+    request: InterventionRequest,
+    model: MembershipModel | None,
+    limits: tuple[float, float],
+) -> GroupMembership | None:
+    given = request.membership
     if isinstance(given, ByGroupRequest):
         raw = given.on(cohort, declared)
-        return _Membership(given.text, np.clip(raw, *limits), raw)
-    assert folds is not None
-    model = membership_of(given, cohort, folds, limits, seed)
-    fit: MembershipFit = model.fit()
-    return _Membership(given.text, fit.p, fit.raw, model, fit.notes)
+        return GroupMembership(given.text, np.clip(raw, *limits), raw)
+    if given is None or model is None:
+        return None
+    fit = model.fit()
+    assert given.formula is not None
+    notes = (*given.formula.notes, *fit.notes)
+    return GroupMembership(given.text, fit.p, fit.raw, model, notes)
 
 
 def _models(
@@ -233,7 +236,8 @@ def _models(
     declared: Declared,
     request: InterventionRequest,
     outcome: OutcomeUnderGroups,
-    membership: _Membership | None,
+    membership: GroupMembership | None,
+    folds: Folds | None,
 ) -> tuple[InterventionModels, Array]:
     """What can be fitted again, and the scores under every group."""
     own = np.arange(cohort.n_used), cohort.groups.codes
@@ -248,17 +252,16 @@ def _models(
     used = membership if request.estimator == "dr" else None
     models = InterventionModels(
         Rows(cohort.y, flagged, nobody, groups.codes, groups.n_groups, weights),
-        _keys(cohort, request, outcome.mu, given, membership),
+        _keys(cohort, request, outcome.mu, given, membership, folds),
         cutoff,
         outcome.mu,
         given,
         None if used is None else used.p,
         outcome.model,
         outcome.full,
+        outcome.whole,
         None if used is None else used.model,
         None if used is None else used.raw,
-        outcome.coef,
-        outcome.fitted,
     )
     return models, scores
 
@@ -268,7 +271,8 @@ def _keys(
     request: InterventionRequest,
     mu: Array,
     scores: Array | None,
-    membership: _Membership | None,
+    membership: GroupMembership | None,
+    folds: Folds | None,
 ) -> tuple[Array, ...]:
     """Numbers that tell rows apart, of what is in them and of what was given beside the table."""
     beside = [scores] if scores is not None else []
@@ -277,24 +281,21 @@ def _keys(
     if membership is not None and membership.model is None:
         beside.append(membership.p)
     own = np.arange(cohort.n_used), cohort.groups.codes
-    content = (content_keys(cohort) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return (content, *(k for v in beside for k in (v[own], v.min(axis=1), v.max(axis=1))))
-
-
-def _cut_rows(cohort: Cohort, membership: _Membership) -> int:
-    own = np.arange(cohort.n_used), cohort.groups.codes
-    return int(np.count_nonzero(membership.p[own] != membership.raw[own]))
+    return (
+        content_numbers(cohort),
+        *([] if folds is None else [folds.codes.astype(np.float64)]),
+        *(k for v in beside for k in (v[own], v.min(axis=1), v.max(axis=1))),
+    )
 
 
 def _other(
-    found: Intervened, request: InterventionRequest, membership: _Membership | None
+    found: Intervened, request: InterventionRequest, membership: GroupMembership | None
 ) -> Array | None:
     """Rates of the other estimator, where there is what it needs."""
     if request.estimator == "sr" and membership is None:
         return None
     p_group = None if request.estimator == "dr" or membership is None else membership.p
-    other = replace(found, p_group=p_group, outcome=(), membership=None)
-    return rates_and_influence(other)[0]
+    return replace(found, p_group=p_group, outcome=None, membership=None).rates.ravel()
 
 
 # -- inference ------------------------------------------------------------------------------------
@@ -334,20 +335,21 @@ def _covariance(
     cohort: Cohort, models: InterventionModels, found: Intervened, boot: RateDraws | None
 ) -> RateCovariance:
     """Rates with their covariance; that of the bootstrap where there are no influence functions."""
-    joint = intervention_covariance(found, cohort.cluster)
     if models.has_influence:
-        return joint
-    covariance = draws_covariance(boot, INTERVENED, joint.estimate)
-    # with too few replicates nothing is known of a rate, whatever its rows would be worth
-    kish = np.where(np.isnan(np.diag(covariance)), 0.0, joint.kish)
-    return replace(joint, covariance=covariance, kish=kish)
+        return intervention_covariance(found, cohort.cluster)
+    estimate = found.rates.ravel()
+    covariance = draws_covariance(boot, INTERVENED, estimate)
+    kish = effective_sizes(found, cohort.cluster)
+    return RateCovariance(estimate, covariance, kish, found.rows.T.ravel())
 
 
-def _estimates(joint: RateCovariance, cohort: Cohort) -> list[RateEstimates]:
+def _estimates(joint: RateCovariance, cohort: Cohort, *, drawn: bool) -> list[RateEstimates]:
+    """Both rates; with a covariance from replicates that may be missing if `drawn`."""
     clusters, K = cohort.n_clusters, cohort.groups.n_groups
     parts = [slice(m * K, (m + 1) * K) for m in range(2)]
+    kind = partial(DrawnEstimates, no_variance=_TOO_FEW) if drawn else RateEstimates
     return [
-        RateEstimates(
+        kind(
             metric,
             K,
             joint.estimate[at],
@@ -374,7 +376,8 @@ def _rows(cohort: Cohort, found: Intervened, estimates: list[RateEstimates]) -> 
                 if counts[k, m] == 0
                 else f"the {what} under this group add up to nothing"
             )
-            notes.append(rate_note(e.estimate[k], e.size[k], n, reason))
+            lost = isinstance(e, DrawnEstimates) and bool(e.unknown[k])
+            notes.append(_TOO_FEW if lost else rate_note(e.estimate[k], e.size[k], n, reason))
         result.append(MetricRows(LABELS[e.metric], counts[:, m].astype(float), tuple(notes)))
     return result
 

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtrc
 
 from cfair.analyses.intervention_request import InterventionRequest
+from cfair.analyses.replicates import Replicates
 from cfair.cohort import Cohort
 from cfair.errors import ModelWarning, warn
 from cfair.estimators.confusion import confusion_counts
 from cfair.frame import show_some
+from cfair.inference.association import Association, cramers_v
 from cfair.inference.estimates import RateEstimates
+from cfair.inference.intervals import beyond
 from cfair.inference.intervention_models import InterventionModels
 from cfair.nuisance.by_group import ByGroupRequest
 from cfair.results import text
 from cfair.results.rates import MetricRows
 
 Array = NDArray[np.float64]
+
+#: Cramer's V below which group explains less than 1% of the variance of the outcome.
+WEAK = 0.1
 
 
 def rule(cohort: Cohort, request: InterventionRequest, models: InterventionModels) -> str:
@@ -90,6 +95,28 @@ def rule_notes(
     return notes
 
 
+def null_notes(request: InterventionRequest, replicates: Replicates) -> list[str]:
+    """Say that observed rates and permutations judge different predictions.
+
+    Parameters
+    ----------
+    request : InterventionRequest
+    replicates : Replicates
+
+    Returns
+    -------
+    list of str
+    """
+    if request.scores is None or not replicates.permutes:
+        return []
+    return [
+        "scores with permutations: the observed rates are of the prediction under each group, S^g, "
+        "those of the permutations of the prediction that each row had in its own group, S. What "
+        "the score makes of the group counts as a difference in the former and is absent from the "
+        "latter, so p-values and u-values ask whether group matters to outcome or score."
+    ]
+
+
 def model_notes(request: InterventionRequest, models: InterventionModels) -> list[str]:
     """Where standard errors leave something out.
 
@@ -139,9 +166,9 @@ def range_notes(
     """
     notes = []
     for e, r in zip(estimates, rows, strict=True):
-        beyond = np.flatnonzero((e.estimate < 0) | (e.estimate > 1))
-        if len(beyond):
-            named = show_some([cohort.groups.names[k] for k in beyond], 6)
+        out = np.flatnonzero(beyond(e.estimate))
+        if len(out):
+            named = show_some([cohort.groups.names[k] for k in out], 6)
             notes.append(
                 f"{r.label} outside [0, 1] in {named}: doubly robust rates are not confined to it "
                 'in small groups. It is shown as it is; estimator="sr" stays inside.'
@@ -149,14 +176,14 @@ def range_notes(
     return notes
 
 
-def meaning_notes(cohort: Cohort, p: float) -> list[str]:
+def meaning_notes(cohort: Cohort, related: Association) -> list[str]:
     """What the rates are, and when u-values say nothing.
 
     Parameters
     ----------
     cohort : Cohort
-    p : float
-        From `independence`.
+    related : Association
+        Of group and outcome.
 
     Returns
     -------
@@ -166,17 +193,18 @@ def meaning_notes(cohort: Cohort, p: float) -> list[str]:
         "membership cannot be assigned in the world: the rates are a diagnostic of the models, "
         "with covariates left as they are, and not the effect of anything that could be done."
     ]
-    if p > 0.05:
+    if related.v < WEAK:
         notes.append(
-            f"group and outcome {cohort.outcome_name} are nearly independent (chi-square test, "
-            f"{text.p_value(p)}): u-values go to zero then, whatever the model does, and are no "
-            "sign of fairness."
+            f"group and outcome {cohort.outcome_name} are nearly independent (Cramer's V "
+            f"{related.v:.3f}, 95% interval {related.low:.3f} to {related.high:.3f}, below "
+            f"{WEAK:g}; chi-square test, {text.p_value(related.p_value)}): u-values go to zero "
+            "then, whatever the model does, and are no sign of fairness."
         )
     return notes
 
 
-def independence(cohort: Cohort) -> float:
-    """P-value of the chi-square test that group and outcome are independent.
+def association(cohort: Cohort) -> Association:
+    """How strongly group and outcome go together.
 
     Parameters
     ----------
@@ -184,13 +212,10 @@ def independence(cohort: Cohort) -> float:
 
     Returns
     -------
-    float
+    Association
         NaN with a single group.
     """
-    groups, weights = cohort.groups, cohort.weights
-    table = confusion_counts(cohort.y, 0 * cohort.s, groups.codes, groups.n_groups, weights)
-    table = table.sum(axis=2)[groups.sizes > 0]
-    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
-    scale = cohort.kish / cohort.n_used  # rows of unequal weight tell less
-    chi2 = scale * float(np.sum((table - expected) ** 2 / np.where(expected > 0, expected, 1.0)))
-    return float(chdtrc(len(table) - 1, chi2)) if len(table) > 1 else np.nan
+    K = cohort.groups.n_groups
+    table = confusion_counts(cohort.y, 0 * cohort.s, cohort.groups.codes, K, cohort.weights)
+    # rows of unequal weight tell less
+    return cramers_v(table.sum(axis=2).astype(np.float64), cohort.kish)

@@ -107,8 +107,10 @@ def read_intervention(
         For a model that is none.
     """
     check_option("estimator", estimator, ESTIMATORS)
+    if outcome_model is None:
+        raise DataError('an intervention on membership needs outcome_model=, "~ age + sbp", say.')
     if membership is None and estimator == "dr":
-        raise ValueError(
+        raise DataError(
             'estimator="dr" needs membership=, a model of group membership such as "~ age + sbp". '
             'estimator="sr" rests on the outcome model alone.'
         )

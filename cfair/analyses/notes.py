@@ -9,6 +9,7 @@ from cfair.cohort import Cohort
 from cfair.errors import ModelWarning, OverlapWarning, warn
 from cfair.frame import show_some
 from cfair.inference.estimates import RateEstimates
+from cfair.inference.intervals import beyond
 from cfair.inference.refit import CounterfactualModels
 from cfair.inference.replicates import MIN_REPLICATES, RateDraws
 from cfair.nuisance.outcome import Outcome
@@ -236,11 +237,11 @@ def range_notes(
     notes, names, K = [], cohort.groups.names, cohort.groups.n_groups
     for e, r in zip(estimates, rows, strict=True):
         theta, kish = e.estimate[:K], e.kish[:K]
-        beyond = [names[k] for k in np.flatnonzero((theta < 0) | (theta > 1))]
+        out = [names[k] for k in np.flatnonzero(beyond(theta))]
         thin = [names[k] for k in np.flatnonzero((kish < FRAGILE_BELOW) & ~np.isnan(theta))]
-        if beyond:
+        if out:
             notes.append(
-                f"{r.label} outside [0, 1] in {show_some(beyond, 6)}: doubly robust rates are not "
+                f"{r.label} outside [0, 1] in {show_some(out, 6)}: doubly robust rates are not "
                 'confined to it in small groups. It is shown as it is; estimator="ipw" is.'
             )
         if thin:

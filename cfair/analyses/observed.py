@@ -14,7 +14,7 @@ from cfair.inference.aggregate import AGGREGATE_INTERVALS
 from cfair.inference.contributions import TreatmentModel
 from cfair.inference.estimates import RateEstimates
 from cfair.inference.influence import effective_sizes, rate_covariance
-from cfair.inference.intervals import NORMAL
+from cfair.inference.intervals import EDGE, NORMAL
 from cfair.inference.moments import CellMoments, ClusterScores, cell_moments, cluster_scores
 from cfair.options import check_level, check_option
 from cfair.results.observed import METHODS, ObservedResult
@@ -222,8 +222,9 @@ def rate_note(theta: float, size: float, total: float, reason: str) -> str:
     notes = []
     if size < CARE_BELOW:
         notes.append(f"effective size {size:.1f}: read with care")
-    if theta in (0.0, 1.0):
-        notes.append(f"exactly {theta:.0f}: Agresti-Coull standard error")
+    if min(abs(theta), abs(1 - theta)) <= EDGE:
+        exactly = "exactly" if theta in (0.0, 1.0) else "all but"
+        notes.append(f"{exactly} {theta:.0f}: Agresti-Coull standard error")
     return "; ".join(notes)
 
 

@@ -30,6 +30,8 @@ class Replicates:
     seed : int
     n_jobs : int or None
     exact, progress : bool
+    of_rows : {"group", "rows"}
+        How rows are drawn by default.
     """
 
     n_boot: int
@@ -41,6 +43,7 @@ class Replicates:
     n_jobs: int | None
     exact: bool
     progress: bool
+    of_rows: str = "group"
 
     @property
     def permutes(self) -> bool:
@@ -104,7 +107,7 @@ class Replicates:
         DataError
             If clusters are to be drawn and there are none.
         """
-        kind = self.kind(cohort) or "group"
+        kind = self.kind(cohort) or self.of_rows
         if kind == "cluster" and cohort.cluster is None:
             raise DataError(
                 'bootstrap="cluster" needs the column of the clusters: cluster="site", say.'
@@ -112,10 +115,12 @@ class Replicates:
         return kind
 
     def kind(self, cohort: Cohort) -> str | None:
-        """The bootstrap: by default of clusters if there are any, else of rows within group."""
+        """The bootstrap: ``"given"``, or by default of clusters if there are any, else of rows."""
+        if self.resamples is not None:
+            return "given"
         if self.bootstrap != "auto":
             return self.bootstrap
-        return "group" if cohort.cluster is None else "cluster"
+        return self.of_rows if cohort.cluster is None else "cluster"
 
 
 def check_replicates(

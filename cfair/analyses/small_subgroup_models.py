@@ -13,13 +13,14 @@ from cfair.analyses.observed import targets
 from cfair.cohort import Cohort
 from cfair.errors import DataError
 from cfair.estimators.small_subgroup import SmallSubgroupSums
-from cfair.inference.rows import Rows
+from cfair.inference.rows import Rows, ranks
 from cfair.inference.small_subgroup import Borrowing, Probabilities, SmallSubgroupModels
 from cfair.nuisance.borrowing import CRITERIA
 from cfair.nuisance.crossfit import Folds
 from cfair.nuisance.external import External, external_probabilities
 from cfair.nuisance.external_request import ExternalRequest, read_external
 from cfair.nuisance.membership import MembershipFit, membership_model
+from cfair.nuisance.order import content_order
 from cfair.nuisance.propensity import Propensity, estimate_propensity
 from cfair.nuisance.request import (
     FoldsRequest,
@@ -158,6 +159,7 @@ def fit_small_subgroups(
     *,
     labels: bool = True,
     seed: int = 0,
+    exact: bool = False,
 ) -> FittedSmallSubgroups:
     """Fit the models of small subgroups to all rows.
 
@@ -172,6 +174,8 @@ def fit_small_subgroups(
     labels : bool, default True
         Whether rows are to be put into other groups later.
     seed : int, default 0
+    exact : bool, default False
+        Whether replicates take no shortcut.
 
     Returns
     -------
@@ -218,7 +222,9 @@ def fit_small_subgroups(
         borrowing,
         truncation,
         content_keys(cohort) / 2.0**64,
+        ranks(content_order(cohort)).astype(np.float64),
         [None if fit is None else fit.coef for fit in fits],
+        exact,
     )
     fit = membership.fit()
     known = models.probabilities

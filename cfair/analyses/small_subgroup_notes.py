@@ -8,20 +8,27 @@ import numpy as np
 
 from cfair.cohort import Cohort
 from cfair.frame import show_some
+from cfair.inference.drawn_estimates import DrawnEstimates
 from cfair.inference.estimates import RateEstimates
 from cfair.inference.replicates import RateDraws
 from cfair.nuisance.external import External
 from cfair.results.rates import MetricRows
 
+#: Why draws of faircfint give no standard errors.
+FAIRCFINT_SPREAD = "the spread of faircfint's draws is no standard error"
+#: Replicates for each group below which the test of equal rates loses power.
+_ENOUGH = 10
 
-def method_notes(permutes: bool, boot: RateDraws | None) -> list[str]:
+
+def method_notes(permutes: bool, kind: str | None) -> list[str]:
     """What the estimator assumes, and what its replicates mean.
 
     Parameters
     ----------
     permutes : bool
         Whether there is a permutation null.
-    boot : RateDraws or None
+    kind : str or None
+        Of bootstrap; None without.
 
     Returns
     -------
@@ -31,7 +38,12 @@ def method_notes(permutes: bool, boot: RateDraws | None) -> list[str]:
         "the outcome models leave the group out: differences between groups that the covariates do "
         "not explain are pulled towards the rate of all rows."
     ]
-    if boot is None:
+    if kind == "faircfint":
+        notes.append(
+            f"{FAIRCFINT_SPREAD}: they have fewer rows than there are, and keep the numbers of "
+            "events and calls. bootstrap='auto' gives standard errors, intervals and tests."
+        )
+    if kind is None:
         notes.append(
             "this estimator has no influence function: without a bootstrap there are no standard "
             "errors, intervals and tests. n_boot=200 gives them."
@@ -42,6 +54,45 @@ def method_notes(permutes: bool, boot: RateDraws | None) -> list[str]:
             "rates and scores included, and not of the error rates alone; the test of equal rates "
             "does not."
         )
+    return notes
+
+
+def size_notes(
+    cohort: Cohort, estimates: Sequence[DrawnEstimates], boot: RateDraws | None, kind: str | None
+) -> list[str]:
+    """Where replicates are few for the groups, or hold another number of rows than there are.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    estimates : sequence of DrawnEstimates
+    boot : RateDraws or None
+    kind : str or None
+        Of bootstrap.
+
+    Returns
+    -------
+    list of str
+    """
+    if boot is None or kind == "faircfint":
+        return []
+    notes = []
+    with_rate = [int(np.count_nonzero(~np.isnan(e.estimate[: e.n_groups]))) for e in estimates]
+    drawn = [e.n_replicates for e in estimates if e.n_replicates is not None]
+    groups = max(with_rate)
+    if drawn and groups > 1 and min(drawn) < _ENOUGH * groups:
+        notes.append(
+            f"{min(drawn)} bootstrap replicates are few for the joint variance of {groups} groups: "
+            "the tests of equal rates allow for it, and lose power. "
+            f"n_boot={_ENOUGH * groups} or more is better."
+        )
+    if kind == "given" and boot.rows_per_replicate is not None:
+        size = float(boot.rows_per_replicate.mean())
+        if abs(size / cohort.n_used - 1) > 0.1:
+            notes.append(
+                f"the given resamples hold {size:,.0f} rows on average, not {cohort.n_used:,}: "
+                "standard errors from them are those of so many rows."
+            )
     return notes
 
 

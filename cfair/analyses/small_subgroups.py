@@ -25,7 +25,13 @@ from cfair.analyses.small_subgroup_models import (
     SmallSubgroupRequest,
     fit_small_subgroups,
 )
-from cfair.analyses.small_subgroup_notes import external_notes, method_notes, range_notes
+from cfair.analyses.small_subgroup_notes import (
+    FAIRCFINT_SPREAD,
+    external_notes,
+    method_notes,
+    range_notes,
+    size_notes,
+)
 from cfair.cohort import Cohort
 from cfair.inference.aggregate import AGGREGATE_INTERVALS
 from cfair.inference.drawn_estimates import DrawnEstimates
@@ -92,15 +98,27 @@ def small_subgroups(
     check_option("aggregate_interval", aggregate_interval, AGGREGATE_INTERVALS)
     limits = check_truncation(truncation)
     replicates.check_rows(cohort)
+    if request.external is not None:
+        # the sizes of the groups in the sample do not cancel against external probabilities
+        replicates = replace(replicates, of_rows="rows")
     if cohort.cluster is not None:
         require_clusters(cohort)
     fitted = fit_small_subgroups(
-        request, cohort, declared, limits, labels=replicates.permutes, seed=replicates.seed
+        request,
+        cohort,
+        declared,
+        limits,
+        labels=replicates.permutes,
+        seed=replicates.seed,
+        exact=replicates.exact,
     )
     boot, boot_alpha = _without_alpha(_bootstrap(cohort, fitted, replicates))
     null, null_alpha = _without_alpha(_null(fitted, replicates))
-    joint = _joint(cohort, fitted, boot)
-    drawn = _estimates(joint, cohort, boot)
+    kind = None if boot is None else replicates.kind(cohort)
+    # faircfint draws fewer rows than there are, and its spread is not a standard error
+    spread = None if kind == "faircfint" else boot
+    joint = _joint(cohort, fitted, spread)
+    drawn = _estimates(joint, cohort, spread, _no_variance(kind))
     estimates: list[RateEstimates] = [*drawn]
     rows = _rows(cohort, drawn, joint)
     observed = observed_estimates(cohort, ["fpr", "fnr"])
@@ -114,7 +132,8 @@ def small_subgroups(
         *(() if external is None else external.notes),
         *model_notes(cohort, fitted.propensity),
         *overlap_notes(cohort, fitted.propensity, diagnostics),
-        *method_notes(replicates.permutes, boot),
+        *method_notes(replicates.permutes, kind),
+        *size_notes(cohort, drawn, boot, kind),
         *(() if external is None else external_notes(external, replicates.permutes)),
         *cluster_notes(cohort),
         *replicate_notes(cohort, replicates),
@@ -145,7 +164,7 @@ def small_subgroups(
         overlap=diagnostics,
         null=null,
         boot=boot,
-        boot_kind=None if boot is None else replicates.kind(cohort),
+        boot_kind=kind,
         u_delta=u_delta,
     )
 
@@ -230,7 +249,18 @@ def _borrowed(
 # -- estimates ------------------------------------------------------------------------------------
 
 
-def _joint(cohort: Cohort, fitted: FittedSmallSubgroups, boot: RateDraws | None) -> RateCovariance:
+def _no_variance(kind: str | None) -> str:
+    """Why a rate has no variance, if it has none."""
+    if kind is None:
+        return "no bootstrap, so no standard errors"
+    if kind == "faircfint":
+        return FAIRCFINT_SPREAD
+    return f"defined in fewer than {MIN_REPLICATES} bootstrap replicates"
+
+
+def _joint(
+    cohort: Cohort, fitted: FittedSmallSubgroups, spread: RateDraws | None
+) -> RateCovariance:
     """Rates with the covariance that the bootstrap gives, and what stands behind them.
 
     A row counts as the share of a row that it is expected to be in the denominator.
@@ -250,34 +280,39 @@ def _joint(cohort: Cohort, fitted: FittedSmallSubgroups, boot: RateDraws | None)
         total = by_target(a * share)
         kish.append(np.where(square > 0, total**2 / np.where(square > 0, square, 1.0), 0.0))
         rows.append(by_target(share))
-    covariance = draws_covariance(boot, _METRICS, estimate)
+    covariance = draws_covariance(spread, _METRICS, estimate)
     return RateCovariance(estimate, covariance, np.concatenate(kish), np.concatenate(rows))
 
 
 def _estimates(
-    joint: RateCovariance, cohort: Cohort, boot: RateDraws | None
+    joint: RateCovariance, cohort: Cohort, spread: RateDraws | None, no_variance: str
 ) -> list[DrawnEstimates]:
-    clusters = cohort.n_clusters
+    clusters, K = cohort.n_clusters, cohort.groups.n_groups
     T = len(joint.estimate) // 2
-    parts = [slice(m * T, (m + 1) * T) for m in range(2)]
-    reason = (
-        "no bootstrap, so no standard errors"
-        if boot is None
-        else f"defined in fewer than {MIN_REPLICATES} bootstrap replicates"
-    )
-    return [
-        DrawnEstimates(
-            metric,
-            cohort.groups.n_groups,
-            joint.estimate[at],
-            joint.covariance[at, at],
-            joint.kish[at],
-            max_df=np.inf if clusters is None else clusters - 1,
-            n_clusters=clusters,
-            no_variance=reason,
+    found = []
+    for m, metric in enumerate(_METRICS):
+        at = slice(m * T, (m + 1) * T)
+        covariance = joint.covariance[at, at]
+        known = ~np.isnan(np.diag(covariance)[:K])
+        # of the group that is defined in the fewest, so that nothing counts as better known
+        drawn = None
+        if spread is not None and known.any():
+            drawn = int(spread.n_valid(metric)[:K][known].min())
+        sizes = [n for n in (clusters, drawn) if n is not None]
+        found.append(
+            DrawnEstimates(
+                metric,
+                K,
+                joint.estimate[at],
+                covariance,
+                joint.kish[at],
+                max_df=min(sizes, default=np.inf) - 1,
+                n_clusters=clusters,
+                no_variance=no_variance,
+                n_replicates=drawn,
+            )
         )
-        for metric, at in zip(_METRICS, parts, strict=True)
-    ]
+    return found
 
 
 def _rows(

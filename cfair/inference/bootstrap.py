@@ -1,9 +1,10 @@
 """Bootstrap replicates of rates under no treatment, with the models refitted in each.
 
-``group``: rows with replacement within group. Below 5000 rows, and with ``exact=True``, multinomial
-counts and a full refit; above, exchangeable weights of mean 1 and variance 1 and one Newton step,
-which needs a single pass over the rows for all replicates. ``cluster``: clusters with replacement.
-``faircfint``: the scheme of the R package, for comparison only.
+``group``: rows with replacement within group; ``rows``: whatever their group. Below 5000 rows, and
+with ``exact=True``, multinomial counts and a full refit; above, for both alike, exchangeable
+weights of mean 1 and variance 1 and one Newton step, which needs a single pass over the rows for
+all replicates. ``cluster``: clusters with replacement. ``faircfint``: the scheme of the R package,
+for comparison only.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
 
 #: Kinds of bootstrap.
-KINDS: tuple[str, ...] = ("group", "cluster", "faircfint")
+KINDS: tuple[str, ...] = ("group", "rows", "cluster", "faircfint")
 EXACT_BELOW = 5000
 _BLOCK = 512
 # A byte becomes a weight 0..5 of mean exactly 1 and variance exactly 1 by counting thresholds:
@@ -80,7 +81,8 @@ def bootstrap_draws(
     Parameters
     ----------
     models : CounterfactualModels
-    kind : {"group", "cluster", "faircfint"}, default "group"
+    kind : {"group", "rows", "cluster", "faircfint"}, default "group"
+        Not looked at with `resamples`.
     n_boot : int
     seed : int
     resamples : sequence of arrays of int, optional
@@ -103,7 +105,7 @@ def bootstrap_draws(
     if resamples is not None:
         n_boot, method = len(resamples), f"rows as given, {what} refitted"
         counts = given_counts(resamples, rows.n)
-    elif kind == "group" and not exact and rows.n >= EXACT_BELOW and added is not None:
+    elif kind in ("group", "rows") and not exact and rows.n >= EXACT_BELOW and added is not None:
         method = f"rows weighted at random, {what} by one Newton step"
         plan = one_pass_plan(models, added)
         counts = None

@@ -21,6 +21,7 @@ Integers = NDArray[np.integer]
 #: Schemes, and what they do in words.
 SCHEMES: dict[str, str] = {
     "group": "rows with replacement within group",
+    "rows": "rows with replacement",
     "cluster": "clusters with replacement",
     "faircfint": "faircfint: n^0.75 rows without replacement within group, outcome and prediction",
 }
@@ -33,7 +34,7 @@ def count_blocks(
 
     Parameters
     ----------
-    kind : {"group", "cluster", "faircfint"}
+    kind : {"group", "rows", "cluster", "faircfint"}
     rows : Rows
     keys : sequence of (n,) arrays
         Numbers that tell rows apart.
@@ -57,7 +58,7 @@ def count_blocks(
         code = at.rank[rows.group] * 8 + rows.cell
         codes = canonical_clusters(cluster, code, keys[0])
         return lambda block: _cluster_counts(codes, block)
-    draw = _subsamples if kind == "faircfint" else _group_counts
+    draw = {"group": _group_counts, "rows": _row_counts, "faircfint": _subsamples}[kind]
     return lambda block: at.put_back(draw(at.rows, block))
 
 
@@ -99,6 +100,15 @@ def _group_counts(rows: Rows, block: Stream) -> Array:
             if size
         ]
         row[:] = np.bincount(np.concatenate(drawn), minlength=len(row))
+    return counts
+
+
+def _row_counts(rows: Rows, block: Stream) -> Array:
+    """Multinomial counts of all rows: groups come out larger and smaller."""
+    rng = block.generator()
+    counts = np.empty((block.size, rows.n))
+    for row in counts:
+        row[:] = np.bincount(rng.integers(0, rows.n, rows.n), minlength=rows.n)
     return counts
 
 

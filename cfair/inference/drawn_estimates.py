@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfair.inference.aggregate import AggregateIntervals
-from cfair.inference.equality import EqualityTest
+from cfair.inference.equality import EqualityTest, equality_test
 from cfair.inference.estimates import Contrast, RateEstimates
 
 Array = NDArray[np.float64]
@@ -23,9 +23,28 @@ class DrawnEstimates(RateEstimates):
     ----------
     no_variance : str
         Why a rate may be without variance, for the notes.
+    n_replicates : int or None
+        Replicates behind the covariance, which is as uncertain as that of so many clusters: tests
+        have Hotelling's and Student's distributions. None takes it as known.
     """
 
     no_variance: str = field(default="no bootstrap, so no standard errors", kw_only=True)
+    n_replicates: int | None = field(default=None, kw_only=True)
+
+    @cached_property
+    def _as_clusters(self) -> RateEstimates:
+        """The same rates, from as many clusters as have the covariance's degrees of freedom."""
+        sizes = [n for n in (self.n_clusters, self.n_replicates) if n is not None]
+        fewest = min(sizes, default=None)
+        return RateEstimates(
+            self.metric,
+            self.n_groups,
+            self.estimate,
+            self.covariance,
+            self.kish,
+            self.max_df,
+            fewest,
+        )
 
     @cached_property
     def unknown(self) -> NDArray[np.bool_]:
@@ -101,7 +120,7 @@ class DrawnEstimates(RateEstimates):
         p = np.full(len(first), np.nan)
         if lost.all():
             return level, p
-        pointwise, p[~lost] = super().simultaneous(first[~lost], second[~lost], level)
+        pointwise, p[~lost] = self._as_clusters.simultaneous(first[~lost], second[~lost], level)
         return pointwise, p
 
     @cached_property
@@ -113,16 +132,14 @@ class DrawnEstimates(RateEstimates):
             df = max(int(np.count_nonzero(~np.isnan(self.estimate[:K]))) - 1, 0)
             nan = float("nan")
             return EqualityTest(self.metric, nan, df, nan, nan, nan, note=self.no_variance)
-        plain = RateEstimates(
-            self.metric,
-            K,
+        return equality_test(
             np.where(known, self.estimate[:K], np.nan),
             self.covariance[:K, :K],
             self.kish[:K],
-            self.max_df,
-            self.n_clusters,
+            metric=self.metric,
+            n_clusters=self.n_clusters,
+            n_replicates=self.n_replicates,
         )
-        return plain.equality
 
     def aggregates(self, level: float, interval: str = "tie-aware") -> AggregateIntervals:
         """Average, maximum and variance of the absolute differences, with intervals.
@@ -139,7 +156,7 @@ class DrawnEstimates(RateEstimates):
         """
         K = self.n_groups
         if not self.unknown[:K].any():
-            return super().aggregates(level, interval)
+            return self._as_clusters.aggregates(level, interval)
         # the estimates need no covariance: any will do
         known = replace(self, covariance=np.diag(np.where(np.isnan(self.estimate), np.nan, 1.0)))
         found = known.aggregates(level, interval)

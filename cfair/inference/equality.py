@@ -53,7 +53,8 @@ class EqualityTest:
     note : str
         Why there is no test, if there is none.
     df_denominator : float
-        With clusters: denominator degrees of freedom of Hotelling's F; NaN for a chi-square.
+        Where the covariance is from few clusters or replicates: denominator degrees of freedom of
+        Hotelling's F; NaN for a chi-square.
     """
 
     metric: str
@@ -162,7 +163,7 @@ def boundary_covariance(theta: Array, covariance: Array, kish: Array) -> Array:
 
 
 def noise_draws(covariance: Array, n: int, df: int | None = None) -> Array:
-    """Antithetic draws of the errors of estimates: normal, or Student's with few clusters.
+    """Antithetic draws of the errors of estimates: normal, or Student's.
 
     The underlying random numbers are always the same: the draws integrate numerically, and one
     covariance gives one critical value.
@@ -271,7 +272,7 @@ def max_t_test(
         Defined rates.
     covariance : (K, K) array
     df : int, optional
-        Clusters less one; as many as you like by default.
+        Degrees of freedom of the covariance; as many as you like by default.
 
     Returns
     -------
@@ -293,6 +294,7 @@ def equality_test(
     *,
     metric: str = "",
     n_clusters: int | None = None,
+    n_replicates: int | None = None,
 ) -> EqualityTest:
     """Test that the rates of all groups are equal.
 
@@ -305,9 +307,14 @@ def equality_test(
         Kish's effective sizes of the denominators.
     metric : str, optional
     n_clusters : int, optional
-        With clusters the Wald statistic W is referred to Hotelling's distribution,
-        ``(v - q + 1) / (v q) W ~ F(q, v - q + 1)`` with ``v`` the clusters less one, and max-t to
-        the multivariate t. There is no test with fewer clusters than groups.
+        Clusters behind the covariance.
+    n_replicates : int, optional
+        Bootstrap replicates behind the covariance.
+
+        With either, or the fewer of both, the covariance has ``v`` degrees of freedom, one less.
+        The Wald statistic W is referred to Hotelling's distribution,
+        ``(v - q + 1) / (v q) W ~ F(q, v - q + 1)``, and max-t to the multivariate t. There is no
+        test with no more clusters or replicates than groups.
 
     Returns
     -------
@@ -325,14 +332,17 @@ def equality_test(
     if len(defined) < 2:
         reason = "fewer than two groups have a rate"
         return EqualityTest(metric, np.nan, 0, np.nan, np.nan, np.nan, left_out, reason)
-    if n_clusters is not None and n_clusters <= len(defined):
-        reason = f"{n_clusters} clusters are too few to compare {len(defined)} groups"
+    behind = {"clusters": n_clusters, "bootstrap replicates": n_replicates}
+    sizes = {what: size for what, size in behind.items() if size is not None}
+    fewest = min(sizes, key=lambda what: sizes[what], default="")
+    if sizes and sizes[fewest] <= len(defined):
+        reason = f"{sizes[fewest]} {fewest} are too few to compare {len(defined)} groups"
         return EqualityTest(metric, np.nan, 0, np.nan, np.nan, np.nan, left_out, reason)
     t, n = theta[defined], kish[defined]
     sigma = covariance[np.ix_(defined, defined)]
     wald = float(logit_wald(t, sigma, n))
     df = len(t) - 1
-    nu = None if n_clusters is None else n_clusters - 1
+    nu = sizes[fewest] - 1 if sizes else None
     if nu is None:
         p_value, rest = float(chdtrc(df, wald)), np.nan
     else:

@@ -9,119 +9,98 @@ u (1 - psi_g) (cFPR), u = (hit - N / D) / D. The models behind psi_g add their o
 through the coefficients of the logistic and the multinomial regression. Where a model is a learner
 its part is left out: with doubly robust rates it vanishes if both models are right; single robust
 rates have no influence function then.
+
+The n influences on 2 K rates are made for some thousand rows at a time, and only their sums kept.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cfair.estimators.confusion import ratio
-from cfair.estimators.group_intervention import group_intervention_scores
+from cfair.inference.equality import logit_wald
 from cfair.inference.influence import RateCovariance
+from cfair.inference.intervened import Intervened, MembershipTerm, OutcomeTerm, Some
 from cfair.inference.moments import block_information
-from cfair.nuisance.binary import FittedModel
 from cfair.nuisance.logistic import solve_information
-from cfair.nuisance.multinomial import MultinomialFit, multinomial_influence
+from cfair.nuisance.multinomial_influence import multinomial_direction, multinomial_products
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
-Bools = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, eq=False)
-class MembershipTerm:
-    """What inference has to know of a fitted multinomial regression of the groups.
+class _Influence:
+    """The influence of rows on the rates, made for some rows when it is asked for."""
 
-    Attributes
-    ----------
-    fit : MultinomialFit
-        Of all rows.
-    design : (n, p) array
-    raw : (n, K) array
-        Probabilities that were used, before truncation.
-    free : (n,) array of bool
-        Rows whose probability of their own group was not cut.
-    """
+    def __init__(self, found: Intervened) -> None:
+        self.found = found
+        defined = ~np.isnan(found.rates)
+        self.rates = np.where(defined, found.rates, 0.0)
+        self.scale = np.where(defined, found.n / np.where(defined, found.sums[1], 1.0), 0.0)
+        self.outcome = self.membership = np.zeros((0, 2 * found.n_groups))
+        if found.outcome is not None:
+            slopes = self._outcome_slopes(found.outcome)[found.outcome.kept]
+            information = block_information([found.outcome.model], found.weights)
+            self.outcome = solve_information(information, slopes)
+        if found.membership is not None:
+            slopes = self._membership_slopes(found.membership)
+            self.membership = multinomial_direction(found.membership.fit, slopes)
 
-    fit: MultinomialFit
-    design: Array
-    raw: Array
-    free: Bools
+    def _moves(self, rows: Some, m: int) -> Array:
+        """What a change of the amount that a row adds would do to a rate, (m, K)."""
+        hit = self.found.flagged[rows] != bool(m)
+        moves: Array = (hit - self.rates[m]) * self.scale[m]
+        moves *= self.found.a[rows][:, None]
+        return moves
 
+    def of(self, rows: Some) -> Array:
+        """Influences (m, 2K) of some rows: cFPR of the groups, then cFNR."""
+        found = self.found
+        event = found.event(rows)
+        psi = np.hstack([self._moves(rows, m) * (event if m else 1 - event) for m in range(2)])
+        if found.outcome is not None:
+            model = found.outcome.model
+            residual = found.a[rows] * model.residual[rows]
+            psi += (residual[:, None] * model.design[rows]) @ self.outcome
+        term = found.membership
+        if term is not None:
+            weights = None if found.weights is None else found.weights[rows]
+            group = found.at[1][rows]
+            psi += multinomial_products(term.fit, term.design[rows], group, weights) @ (
+                self.membership
+            )
+        return psi
 
-@dataclass(frozen=True, eq=False)
-class Intervened:
-    """Every row under every group.
+    def _outcome_slopes(self, term: OutcomeTerm) -> Array:
+        """Derivatives of the rates in the coefficients of the outcome model, (p, 2K)."""
+        found, K = self.found, self.found.n_groups
+        slopes = np.zeros((term.every.n_columns, 2 * K))
+        for rows in found.blocks():
+            change = found.mu[rows] * (1 - found.mu[rows])
+            if found.p_group is not None:
+                change[np.arange(len(change)), found.at[1][rows]] *= 1 - found.own[rows]
+            for m, sign in enumerate((-1.0, 1.0)):
+                slopes[:, m * K : (m + 1) * K] += term.every.totals(
+                    sign * self._moves(rows, m) * change, rows
+                )
+        return slopes
 
-    Attributes
-    ----------
-    y, group : (n,) arrays of int
-    flagged : (n, K) array of bool
-        Predictions.
-    mu : (n, K) array
-        Probabilities of the event.
-    p_group : (n, K) array or None
-        Probabilities of membership, cut; None for single robust rates.
-    weights : (n,) array or None
-        Sampling weights.
-    outcome : tuple of FittedModel
-        A logistic regression as used under each group; empty if `mu` counts as known.
-    membership : MembershipTerm or None
-        None if `p_group` counts as known.
-    """
-
-    y: Integers
-    group: Integers
-    flagged: Bools
-    mu: Array
-    p_group: Array | None = None
-    weights: Array | None = None
-    outcome: tuple[FittedModel, ...] = ()
-    membership: MembershipTerm | None = None
-
-    @property
-    def n_groups(self) -> int:
-        """Number of groups K."""
-        return self.mu.shape[1]
-
-    @cached_property
-    def event(self) -> Array:
-        """The (n, K) outcomes psi_g, expected or doubly robust."""
-        if self.p_group is None:
-            return self.mu
-        return group_intervention_scores(self.mu, self.y, self.group, self.p_group)
-
-    @cached_property
-    def own(self) -> Array:
-        """Weights of the rows behind effective sizes: ``1 / p_g`` of their own group, else 1."""
-        if self.p_group is None:
-            return np.ones(len(self.y))
-        p: Array = self.p_group[np.arange(len(self.y)), self.group]
-        return 1 / p
-
-    @cached_property
-    def rows(self) -> Array:
-        """Rows with weight by group and outcome, (K, 2)."""
-        counted = np.ones(len(self.y)) if self.weights is None else self.weights > 0
-        return _by_outcome(self.y, self.group, counted, self.n_groups)
-
-    @cached_property
-    def kish(self) -> Array:
-        """Kish's effective sizes (K, 2) of the rows of each group by outcome."""
-        a = self.own if self.weights is None else self.own * self.weights
-        total = _by_outcome(self.y, self.group, a, self.n_groups)
-        squares = _by_outcome(self.y, self.group, a**2, self.n_groups)
-        return np.nan_to_num(ratio(total**2, squares))
-
-
-def _by_outcome(y: Integers, group: Integers, values: Array | Bools, n_groups: int) -> Array:
-    cell = np.asarray(group, dtype=np.intp) * 2 + y
-    sums: Array = np.bincount(cell, weights=values, minlength=2 * n_groups).astype(np.float64)
-    return sums.reshape(-1, 2)
+    def _membership_slopes(self, term: MembershipTerm) -> Array:
+        """Derivatives of the rates in the coefficients of the membership model, (2K, p, K)."""
+        found, K = self.found, self.found.n_groups
+        slopes = np.zeros((2 * K, *term.fit.coef.shape))
+        group, hit = found.at[1], found.flagged[found.at]
+        change = -found.a * found.own * (found.y - found.mu[found.at])  # of log p_g
+        for g in range(K):
+            rows = np.flatnonzero((group == g) & term.free)
+            X, raw = term.design[rows], term.raw[rows]
+            for m, sign in enumerate((-1.0, 1.0)):
+                u = (hit[rows] != bool(m)) - self.rates[m, g]
+                moved = X * (sign * self.scale[m, g] * u * change[rows])[:, None]
+                slopes[m * K + g] = -moved.T @ raw
+                slopes[m * K + g, :, g] += moved.sum(axis=0)
+        return slopes
 
 
 def rates_and_influence(found: Intervened) -> tuple[Array, Array]:
@@ -146,73 +125,13 @@ def rates_and_influence(found: Intervened) -> tuple[Array, Array]:
     Handbook of Statistical Methods for Precision Medicine. Tsiatis AA (2006). Semiparametric Theory
     and Missing Data. Springer, chapter 3.
     """
-    n, K = found.mu.shape
-    a = np.ones(n) if found.weights is None else np.asarray(found.weights, dtype=np.float64)
-    estimate, psi = np.full(2 * K, np.nan), np.zeros((n, 2 * K))
-    slopes = _Slopes(found)
-    for m, sign in enumerate((-1.0, 1.0)):
-        for g in range(K):
-            j = m * K + g
-            amount = found.event[:, g] if m else 1 - found.event[:, g]
-            hit = found.flagged[:, g] != bool(m)
-            total = float(a @ amount)
-            if not total > 0 or not found.rows[g, m]:
-                continue
-            estimate[j] = float(a @ np.where(hit, amount, 0.0)) / total
-            u = a * (hit - estimate[j]) / total
-            psi[:, j] = n * u * amount
-            slopes.add(j, g, sign * n * u)
-    psi += slopes.influence(a)
-    psi[:, np.isnan(estimate)] = 0.0
-    return estimate, psi
+    influence, psi = _Influence(found), np.empty((found.n, 2 * found.n_groups))
+    for rows in found.blocks():
+        psi[rows] = influence.of(rows)
+    return found.rates.ravel(), psi
 
 
-class _Slopes:
-    """Derivatives of the rates in the coefficients of the models, and what follows from them."""
-
-    def __init__(self, found: Intervened) -> None:
-        self.found = found
-        n_rates = 2 * found.n_groups
-        p = found.outcome[0].at.shape[1] if found.outcome else 0
-        self.outcome = np.zeros((p, n_rates))
-        shape = (0, 0) if found.membership is None else found.membership.fit.coef.shape
-        self.membership = np.zeros((n_rates, *shape))
-
-    def add(self, j: int, g: int, u: Array) -> None:
-        """Derivative of rate j, to which a row adds u times its outcome under g."""
-        found = self.found
-        mine = found.group == g
-        weight = found.own * mine if found.p_group is not None else np.zeros(len(u))
-        if found.outcome:
-            mu = found.mu[:, g]
-            self.outcome[:, j] = (u * (1 - weight) * mu * (1 - mu)) @ found.outcome[g].at
-        term = found.membership
-        if term is not None:
-            rows = np.flatnonzero(mine & term.free)
-            change = -u[rows] * weight[rows] * (found.y[rows] - found.mu[rows, g])
-            moved = (np.arange(found.n_groups) == g) - term.raw[rows]  # of log p_g
-            self.membership[j] = term.design[rows].T @ (change[:, None] * moved)
-
-    def influence(self, a: Array) -> Array:
-        """What the estimation of the models adds to the influence of every row, (n, 2K)."""
-        found = self.found
-        total = np.zeros((len(a), self.outcome.shape[1]))
-        if found.outcome:
-            model = found.outcome[0]
-            information = block_information([model], found.weights)
-            direction = solve_information(information, self.outcome)
-            total += (a * model.residual)[:, None] * (model.design @ direction)
-        if found.membership is not None:
-            term = found.membership
-            total += multinomial_influence(
-                term.fit, term.design, found.group, self.membership, found.weights
-            )
-        return total
-
-
-def intervention_covariance(
-    found: Intervened, cluster: Integers | None = None, psi: Array | None = None
-) -> RateCovariance:
+def intervention_covariance(found: Intervened, cluster: Integers | None = None) -> RateCovariance:
     """Rates under each group with their joint covariance.
 
     Parameters
@@ -220,38 +139,89 @@ def intervention_covariance(
     found : Intervened
     cluster : (n,) array of int, optional
         Influences are summed within clusters first, with the factor C / (C - 1).
-    psi : (n, 2K) array, optional
-        The influences, if they are known already.
 
     Returns
     -------
     RateCovariance
     """
-    estimate, own = rates_and_influence(found)
-    psi = own if psi is None else psi
-    n = len(psi)
-    kish = found.kish.T.ravel()
+    influence, size = _Influence(found), 2 * found.n_groups
+    estimate, kish = found.rates.ravel(), effective_sizes(found, cluster)
+    covariance = np.zeros((size, size))
     if cluster is None:
-        covariance = psi.T @ psi / n**2
+        for rows in found.blocks():
+            psi = influence.of(rows)
+            covariance += psi.T @ psi
     else:
-        a = np.ones(n) if found.weights is None else found.weights
-        codes = np.unique(cluster[a > 0], return_inverse=True)[1]
-        sums = np.column_stack([np.bincount(codes, weights=x[a > 0]) for x in psi.T])
-        C = len(sums)
-        covariance = sums.T @ sums / n**2 * C / (C - 1)
-        kish = np.minimum(kish, _cluster_kish(found, codes, a))
+        some = np.flatnonzero(found.a > 0)
+        codes = np.unique(cluster[some], return_inverse=True)[1]
+        sums = _cluster_sums(influence, some, codes)
+        covariance = sums.T @ sums * len(sums) / (len(sums) - 1)
+    covariance /= found.n**2
     undefined = np.isnan(estimate)
     covariance[undefined[:, None] | undefined] = np.nan
     return RateCovariance(estimate, covariance, kish, found.rows.T.ravel())
 
 
-def _cluster_kish(found: Intervened, codes: Integers, a: Array) -> Array:
-    """Kish's effective number of clusters behind each rate."""
-    some, K = a > 0, found.n_groups
+def _cluster_sums(influence: _Influence, some: Integers, codes: Integers) -> Array:
+    """Influences of some rows summed within clusters, (C, 2K)."""
+    order = np.argsort(codes, kind="stable")
+    sums = np.zeros((int(codes.max()) + 1, 2 * influence.found.n_groups))
+    for part in influence.found.blocks():
+        here = order[part]
+        if len(here):
+            # sorted: rows of a cluster lie together, and may go on in the next block
+            first = np.flatnonzero(np.diff(codes[here], prepend=-1))
+            sums[codes[here[first]]] += np.add.reduceat(influence.of(some[here]), first, axis=0)
+    return sums
+
+
+def intervention_walds(found: Intervened) -> Array:
+    """Logit Wald statistics of equal rates, with rows as independent.
+
+    Parameters
+    ----------
+    found : Intervened
+
+    Returns
+    -------
+    (2,) array
+        cFPR, cFNR.
+    """
+    influence, K = _Influence(found), found.n_groups
+    covariance = np.zeros((2, K, K))
+    for rows in found.blocks():
+        psi = influence.of(rows)
+        for m in range(2):
+            part = psi[:, m * K : (m + 1) * K]
+            covariance[m] += part.T @ part
+    covariance /= found.n**2
+    undefined = np.isnan(found.rates)
+    covariance[undefined[:, :, None] | undefined[:, None]] = np.nan
+    return np.array([logit_wald(found.rates[m], covariance[m], found.kish[:, m]) for m in range(2)])
+
+
+def effective_sizes(found: Intervened, cluster: Integers | None = None) -> Array:
+    """Kish's effective sizes behind the rates: of rows, or of clusters where these are fewer.
+
+    Parameters
+    ----------
+    found : Intervened
+    cluster : (n,) array of int, optional
+
+    Returns
+    -------
+    (2K,) array
+    """
+    kish = found.kish.T.ravel()
+    if cluster is None:
+        return kish
+    some, K, a = found.a > 0, found.n_groups, found.a
+    codes = np.unique(cluster[some], return_inverse=True)[1]
     cell = np.asarray(found.y, np.intp) * K + found.group
     weight = np.bincount(
         codes * 2 * K + cell[some],
         weights=(a * found.own)[some],
         minlength=2 * K * (int(codes.max()) + 1),
     ).reshape(-1, 2 * K)
-    return np.nan_to_num(ratio(weight.sum(axis=0) ** 2, (weight**2).sum(axis=0)))
+    sizes = np.nan_to_num(ratio(weight.sum(axis=0) ** 2, (weight**2).sum(axis=0)))
+    return np.minimum(kish, sizes)

@@ -15,6 +15,9 @@ Array = NDArray[np.float64]
 
 #: In place of degrees of freedom: the normal quantile.
 NORMAL = -1.0
+#: As near to 0 or 1 a rate counts as 0 or 1: a model's probabilities come near without reaching it,
+#: and what a standard error implies there is an effective size of millions.
+EDGE = 1e-7
 #: Names of the intervals for one rate.
 RATE_INTERVALS: tuple[str, ...] = ("wilson", "logit", "plain")
 
@@ -22,7 +25,8 @@ RATE_INTERVALS: tuple[str, ...] = ("wilson", "logit", "plain")
 def has_variance(theta: Array, se: Array) -> NDArray[np.bool_]:
     """Whether a rate lies inside (0, 1) and its influence function has any variance.
 
-    It has none at 0 and 1, and where the rows of every cluster cancel up to rounding.
+    It has none at 0 and 1 (within `EDGE`), and where the rows of every cluster cancel but for
+    rounding.
 
     Parameters
     ----------
@@ -32,7 +36,7 @@ def has_variance(theta: Array, se: Array) -> NDArray[np.bool_]:
     -------
     array of bool
     """
-    inside = (theta > 0) & (theta < 1)
+    inside = (theta > EDGE) & (theta < 1 - EDGE)
     spread = np.sqrt(np.where(inside, theta * (1 - theta), 1.0))
     return inside & (se > 1e-6 * spread)
 
@@ -48,7 +52,22 @@ def outside(theta: Array, se: Array) -> NDArray[np.bool_]:
     -------
     array of bool
     """
-    return ((theta < 0) | (theta > 1)) & (se > 0)
+    return beyond(theta) & (se > 0)
+
+
+def beyond(theta: Array) -> NDArray[np.bool_]:
+    """Whether a rate is below 0 or above 1 by more than rounding.
+
+    Parameters
+    ----------
+    theta : array
+
+    Returns
+    -------
+    array of bool
+    """
+    result: NDArray[np.bool_] = (theta < -EDGE) | (theta > 1 + EDGE)
+    return result
 
 
 def effective_size(theta: Array, se: Array, kish: Array) -> Array:

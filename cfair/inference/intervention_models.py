@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cfair.errors import DataError
-from cfair.inference.equality import logit_wald
-from cfair.inference.group_intervention import Intervened, MembershipTerm, intervention_covariance
-from cfair.inference.influence import RateCovariance
+from cfair.inference.group_intervention import intervention_walds
+from cfair.inference.intervened import Intervened, MembershipTerm, OutcomeTerm
 from cfair.inference.replicates import RatePart
 from cfair.inference.rows import Rows
-from cfair.nuisance.binary import BUDGET, BinaryModel, FittedModel
+from cfair.nuisance.binary import BUDGET, BinaryFit, BinaryModel
 from cfair.nuisance.membership import MembershipModel
 from cfair.nuisance.multinomial import fit_multinomial
 
@@ -48,13 +47,11 @@ class InterventionModels:
         Cut probabilities of the groups in the full sample; None for single robust rates.
     outcome, full : BinaryModel or None
         With folds and without; None if probabilities are given, the latter for a learner as well.
+    whole : BinaryFit or None
+        Of the latter.
     membership : MembershipModel or None
     raw : (n, K) array or None
         Probabilities of the groups before truncation.
-    coef : (p,) array or None
-        Of the outcome model, to start from.
-    fitted : tuple of FittedModel
-        The outcome model of all rows, as used under each group.
     """
 
     rows: Rows
@@ -65,10 +62,9 @@ class InterventionModels:
     p_group: Array | None = None
     outcome: BinaryModel | None = None
     full: BinaryModel | None = None
+    whole: BinaryFit | None = field(default=None, repr=False)
     membership: MembershipModel | None = None
     raw: Array | None = None
-    coef: Array | None = None
-    fitted: tuple[FittedModel, ...] = ()
 
     @property
     def learns(self) -> bool:
@@ -108,9 +104,16 @@ class InterventionModels:
             self.mu,
             self.p_group,
             self.rows.weights,
-            self.fitted,
+            self._outcome_term(self.whole),
             term,
         )
+
+    def _outcome_term(self, whole: BinaryFit | None) -> OutcomeTerm | None:
+        if whole is None or whole.fit is None:
+            return None
+        assert self.outcome is not None
+        assert self.outcome.every is not None
+        return OutcomeTerm(whole.models[0], whole.fit.kept, self.outcome.every)
 
     def walds(self, found: Intervened) -> Array:
         """Wald statistics of equal rates as the permutations compute them.
@@ -127,12 +130,10 @@ class InterventionModels:
         (2,) array
             cFPR, cFNR.
         """
-        return _walds(intervention_covariance(self._studentized(found)))
-
-    def _studentized(self, found: Intervened) -> Intervened:
-        if found.p_group is None:
-            return found
-        return replace(found, outcome=(), membership=None)
+        known = found.outcome is None and found.membership is None
+        if found.p_group is not None and not known:
+            found = replace(found, outcome=None, membership=None)
+        return intervention_walds(found)
 
     # -- other counts ---------------------------------------------------------------------------
 
@@ -188,20 +189,11 @@ class InterventionModels:
     def _outcomes(self, counts: Array) -> tuple[Array, Bools]:
         """Probabilities (B, n, K) of the event; NaN where a learner stopped."""
         B = len(counts)
-        good: Bools = np.ones(B, dtype=bool)
         if self.outcome is None:
-            return np.broadcast_to(self.mu, (B, *self.mu.shape)), good
-        if self.outcome.estimator is None:
-            values, converged = self.outcome.fit_many(counts, self.coef)
-            return np.stack(values, axis=-1), converged.astype(bool)
-        mu, good[:] = np.full((B, *self.mu.shape), np.nan), False
-        for b in range(B):
-            try:
-                mu[b] = np.column_stack(self.outcome.fit(counts[b]).values)
-            except DataError:  # a thin draw: the fit to all rows has gone through
-                continue
-            good[b] = True
-        return mu, good
+            return np.broadcast_to(self.mu, (B, *self.mu.shape)), np.ones(B, dtype=bool)
+        start = None if self.whole is None or self.whole.fit is None else self.whole.fit.coef
+        mu, converged = self.outcome.fit_many_under_groups(counts, start)
+        return mu, converged.astype(bool)
 
     # -- other labels ---------------------------------------------------------------------------
 
@@ -221,16 +213,25 @@ class InterventionModels:
         """
         together = max(1, BUDGET // (labels.shape[1] * self.rows.n_groups))
         rates, walds, failures = [], [], 0
+        nothing = np.full((2, self.rows.n_groups), np.nan)
         for first in range(0, len(labels), together):
             block = labels[first : first + together].astype(np.intp)
             for group, p, converged in self._memberships(block):
-                joint, good = self._relabelled(group, p)
-                rates.append(joint.estimate.reshape(2, -1))
-                walds.append(_walds(joint))
+                try:
+                    found, good = self._relabelled(group, p)
+                    rate = found.rates
+                    wald = self.walds(found) if self.has_influence else nothing[:, 0]
+                except DataError:  # a group without a probability, or a learner that stopped
+                    rate, wald, good = nothing, nothing[:, 0], False
+                rates.append(rate)
+                walds.append(wald)
                 failures += not (converged and good)
         both = np.stack(rates, axis=1)
-        wald = np.stack(walds) if self.has_influence else None
-        return RatePart(dict(zip(METRICS, both, strict=True)), failures, wald)
+        return RatePart(
+            dict(zip(METRICS, both, strict=True)),
+            failures,
+            np.stack(walds) if self.has_influence else None,
+        )
 
     def _memberships(self, labels: Integers) -> Iterator[tuple[Integers, Array | None, bool]]:
         """Labels of each replicate, with the probabilities of the groups and whether they hold."""
@@ -240,30 +241,18 @@ class InterventionModels:
         p, converged = self.membership.fit_many(labels=labels)
         yield from zip(labels, p, converged.tolist(), strict=True)
 
-    def _relabelled(self, group: Integers, p: Array | None) -> tuple[RateCovariance, bool]:
-        """Rates and covariance with other labels; all NaN where a model fails."""
+    def _relabelled(self, group: Integers, p: Array | None) -> tuple[Intervened, bool]:
+        """All that the rates need with other labels, and whether the outcome model converged."""
         r = self.rows
         mu, converged = self.mu, True
-        fitted: Sequence[FittedModel] = ()
-        try:
-            if self.outcome is not None:
-                fit = self.outcome.fit(labels=group)
-                mu, converged = np.column_stack(fit.values), fit.converged
-                if p is None and self.full is not None:
-                    fitted = self.full.fit(labels=group).models
-            flagged = self.flags(mu)
-            if self.scores is not None:
-                flagged = np.broadcast_to((r.s == 1)[:, None], mu.shape)
-            found = Intervened(r.y, group, flagged, mu, p, r.weights, tuple(fitted))
-            return intervention_covariance(self._studentized(found)), converged
-        except DataError:  # a group without a probability, or a learner that stopped
-            nothing = np.full(2 * r.n_groups, np.nan)
-            return RateCovariance(nothing, np.outer(nothing, nothing), nothing, nothing), False
-
-
-def _walds(joint: RateCovariance) -> Array:
-    K = len(joint.estimate) // 2
-    parts = [slice(m * K, (m + 1) * K) for m in range(2)]
-    return np.array(
-        [logit_wald(joint.estimate[i], joint.covariance[i, i], joint.kish[i]) for i in parts]
-    )
+        term = None
+        if self.outcome is not None:
+            fit = self.outcome.fit(labels=group)
+            assert fit.every is not None
+            mu, converged = fit.every, fit.converged
+            if p is None and self.full is not None:
+                term = self._outcome_term(self.full.fit(labels=group))
+        flagged = self.flags(mu)
+        if self.scores is not None:
+            flagged = np.broadcast_to((r.s == 1)[:, None], mu.shape)
+        return Intervened(r.y, group, flagged, mu, p, r.weights, term), converged

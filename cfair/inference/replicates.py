@@ -149,8 +149,10 @@ def draws_covariance(draws: RateDraws | None, metrics: Sequence[str], estimate: 
     Returns
     -------
     (M T, M T) array
-        NaN for a rate that is undefined, or defined in fewer than `MIN_REPLICATES` replicates. A
-        pair of rates counts the replicates in which both are defined.
+        Positive semidefinite. NaN for a rate that is undefined, or defined in fewer than
+        `MIN_REPLICATES` replicates. A pair of rates counts the replicates in which both are
+        defined; where such covariances contradict each other, replicates in which one of the two
+        is undefined add nothing and count by half, which pulls correlations towards 0.
     """
     size = len(estimate)
     if draws is None:
@@ -158,10 +160,22 @@ def draws_covariance(draws: RateDraws | None, metrics: Sequence[str], estimate: 
     values = np.hstack([draws.rates[metric] for metric in metrics])
     defined = (~np.isnan(values)).astype(np.float64)
     centred = np.where(defined > 0, values - _means(values, defined), 0.0)
-    pairs = defined.T @ defined
-    covariance = (centred.T @ centred) / np.maximum(pairs - 1, 1)
+    pairs, products = defined.T @ defined, centred.T @ centred
     known = (np.diag(pairs) >= MIN_REPLICATES) & ~np.isnan(estimate)
+    covariance = products / np.maximum(pairs - 1, 1)
+    if _is_indefinite(covariance[np.ix_(known, known)]):
+        # sums of squares of one matrix, with another scale for each column: never indefinite
+        each = np.maximum(np.diag(pairs) - 1, 1)
+        covariance = products / np.sqrt(np.outer(each, each))
     return np.where(known[:, None] & known[None, :], covariance, np.nan)
+
+
+def _is_indefinite(covariance: Array) -> bool:
+    """Whether some combination has a negative variance, by more than rounding."""
+    spread = np.sqrt(np.diag(covariance))
+    moves = spread > 0
+    correlation = covariance[np.ix_(moves, moves)] / np.outer(spread[moves], spread[moves])
+    return bool(np.min(np.linalg.eigvalsh(correlation), initial=0.0) < -1e-10)
 
 
 def _means(values: Array, defined: Array) -> Array:
@@ -229,7 +243,8 @@ def bootstrap_rates(
     Parameters
     ----------
     estimator : Refittable
-    kind : {"group", "cluster", "faircfint"}, default "group"
+    kind : {"group", "rows", "cluster", "faircfint"}, default "group"
+        Not looked at with `resamples`.
     n_boot : int
     seed : int
     resamples : sequence of arrays of int, optional

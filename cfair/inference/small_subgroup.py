@@ -97,9 +97,13 @@ class SmallSubgroupModels:
     borrowing : Borrowing or None
     truncation : (float, float)
     content : (n,) array
-        A number that tells rows apart.
+        A number that tells rows apart by what is in them but their group.
+    place : (n,) array
+        Position in an order by content, which tells apart rows alike in all but their group.
     coefs : sequence of array or None
         Coefficients of treatment and outcome models in the full sample, to start from.
+    exact : bool
+        Whether replicates take no shortcut.
     """
 
     rows: Rows
@@ -112,12 +116,14 @@ class SmallSubgroupModels:
     borrowing: Borrowing | None
     truncation: tuple[float, float]
     content: Array
+    place: Array
     coefs: Sequence[Array | None] = (None, None, None)
+    exact: bool = False
 
     @property
     def keys(self) -> Sequence[Array]:
         """Numbers that tell rows apart, the first by what is in them."""
-        return [self.content, self.probabilities.pi]
+        return [self.content, self.probabilities.pi, self.place]
 
     @property
     def learns(self) -> bool:
@@ -129,7 +135,7 @@ class SmallSubgroupModels:
     def one_step(self) -> bool:
         """Whether a propensity with attributes takes one Newton step under other labels."""
         fits = self.treatment is not None and self.treatment.in_sample
-        return fits and self.rows.n >= EXACT_BELOW
+        return fits and not self.exact and self.rows.n >= EXACT_BELOW
 
     # -- one estimate ---------------------------------------------------------------------------
 

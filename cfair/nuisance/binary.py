@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from cfair.cohort import Cohort
-from cfair.formula import AttributeSplit, Design, split_design
+from cfair.errors import DataError
 from cfair.nuisance.checks import fold_notes
 from cfair.nuisance.crossfit import Folds
+from cfair.nuisance.design_rows import DesignRows as DesignRows
+from cfair.nuisance.design_rows import RowsUnderGroups, constant_of_groups
+from cfair.nuisance.design_rows import design_rows as design_rows
+from cfair.nuisance.design_rows import has_constant as has_constant
 from cfair.nuisance.logistic import (
     FittedModel,
     LogisticFit,
@@ -33,175 +36,6 @@ BUDGET = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class DesignRows:
-    """Rows of a design matrix, which can be put into other groups if attributes are in it.
-
-    Attributes
-    ----------
-    matrix : (n, p) array
-    split : AttributeSplit or None
-        None if no attribute is in the design, or the rows are to stay as they are.
-    """
-
-    matrix: Array = field(repr=False)
-    split: AttributeSplit | None = field(default=None, repr=False)
-
-    @property
-    def uses_groups(self) -> bool:
-        """Whether the rows depend on the group labels."""
-        return self.split is not None
-
-    def under(self, labels: Integers | None) -> Array:
-        """The rows with other labels.
-
-        Parameters
-        ----------
-        labels : (n,) array of int or None
-            Group of each row; None leaves the rows as they are.
-
-        Returns
-        -------
-        (n, p) array
-        """
-        if labels is None or self.split is None:
-            return self.matrix
-        s = self.split
-        labels = np.asarray(labels, dtype=np.intp)
-        rows = np.empty_like(self.matrix)
-        rows[:, s.fixed_columns] = s.fixed
-        if s.by_group is not None:
-            rows[:, s.by_group_columns] = s.by_group[labels]
-        if s.mixed is not None:
-            rows[:, s.mixed_columns] = s.mixed[labels, np.arange(len(labels))]
-        return rows
-
-    def without_first(self, wanted: bool) -> DesignRows:
-        """The rows without their first column, that of the intercept.
-
-        Parameters
-        ----------
-        wanted : bool
-            False gives back the rows as they are.
-
-        Returns
-        -------
-        DesignRows
-        """
-        if not wanted:
-            return self
-        matrix, s = np.ascontiguousarray(self.matrix[:, 1:]), self.split
-        if s is None:
-            return DesignRows(matrix)
-        split = replace(
-            s,
-            fixed=s.fixed[:, 1:],
-            fixed_columns=s.fixed_columns[1:] - 1,
-            by_group_columns=s.by_group_columns - 1,
-            mixed_columns=s.mixed_columns - 1,
-        )
-        return DesignRows(matrix, split)
-
-    def beside(self, *columns: Array) -> DesignRows:
-        """The rows with further columns that do not depend on the groups.
-
-        Parameters
-        ----------
-        *columns : (n,) arrays
-
-        Returns
-        -------
-        DesignRows
-        """
-        p, more = self.matrix.shape[1], np.column_stack(columns).astype(np.float64)
-        matrix = np.hstack([self.matrix, more])
-        if self.split is None:
-            return DesignRows(matrix)
-        split = replace(
-            self.split,
-            fixed=np.hstack([self.split.fixed, more]),
-            fixed_columns=np.concatenate(
-                [self.split.fixed_columns, p + np.arange(more.shape[1], dtype=np.intp)]
-            ),
-        )
-        return DesignRows(matrix, split)
-
-
-def constant_of_groups(split: AttributeSplit) -> Array | None:
-    """Coefficients of the group columns that add up to a constant, as in ``~ 0 + sex + age``.
-
-    Parameters
-    ----------
-    split : AttributeSplit
-
-    Returns
-    -------
-    (q,) array or None
-        None if the other columns hold a constant, or the group columns do not span one.
-    """
-    fixed, by_group = split.fixed, split.by_group
-    if by_group is None or has_constant(fixed):
-        return None
-    present = by_group[by_group.any(axis=1)]
-    if not len(present):
-        return None
-    one = np.ones(len(present))
-    found = np.asarray(np.linalg.lstsq(present, one, rcond=None)[0], dtype=np.float64)
-    return found if np.max(np.abs(one - present @ found)) < 1e-9 else None
-
-
-def has_constant(columns: Array) -> bool:
-    """Whether one of the columns is a constant other than 0.
-
-    Parameters
-    ----------
-    columns : (n, p) array
-
-    Returns
-    -------
-    bool
-    """
-    if not columns.size:
-        return False
-    return bool(((columns == columns[0]).all(axis=0) & (columns[0] != 0)).any())
-
-
-def design_rows(
-    design: Design,
-    cohort: Cohort,
-    data: pd.DataFrame | None = None,
-    *,
-    labels: bool = True,
-    intercept: bool = True,
-) -> DesignRows:
-    """Rows of a design on the cohort, or on the cohort with some columns set otherwise.
-
-    Parameters
-    ----------
-    design : Design
-        Built on the cohort.
-    cohort : Cohort
-    data : pandas.DataFrame, optional
-        The rows with, say, treatment set to none.
-    labels : bool, default True
-        Whether rows are to be put into other groups later, which takes memory.
-    intercept : bool, default True
-        Whether to keep the column of the intercept, which a learner has no use for.
-
-    Returns
-    -------
-    DesignRows
-    """
-    here = cohort.data
-    if data is not None:
-        design, here = replace(design, matrix=design.transform(data)), data
-    rows = DesignRows(design.matrix)
-    if labels and set(design.columns) & set(cohort.groups.attributes):
-        split = split_design(design, here, cohort.groups.label_frame())
-        rows = DesignRows(design.matrix, split)
-    return rows if intercept else rows.without_first(design.names[:1] == ("Intercept",))
-
-
-@dataclass(frozen=True, eq=False)
 class BinaryFit:
     """A fitted model's probabilities.
 
@@ -216,6 +50,8 @@ class BinaryFit:
         the probabilities count as known.
     converged : bool
     notes : tuple of str
+    every : (n, K) array or None
+        Under every group, if that was wanted.
     """
 
     values: tuple[Array, ...]
@@ -223,6 +59,7 @@ class BinaryFit:
     models: tuple[FittedModel, ...] = ()
     converged: bool = True
     notes: tuple[str, ...] = ()
+    every: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,6 +86,8 @@ class BinaryModel:
         Of learners that need one.
     what : str
         For messages.
+    every : RowsUnderGroups or None
+        Where probabilities under every group are wanted as well.
     """
 
     target: Array
@@ -261,6 +100,7 @@ class BinaryModel:
     order: NDArray[np.intp] | None = None
     seed: int = 0
     what: str = "model"
+    every: RowsUnderGroups | None = None
 
     @property
     def in_sample(self) -> bool:
@@ -327,19 +167,34 @@ class BinaryModel:
                 return self._step(X, places, start)
             fit = self._logistic(X, self.used, counts, start)
             here = fit.fitted if len(fit.fitted) == len(X) else fit.predict(X)
-            models = tuple(self._model(X, Z, fit, here, counts) for Z in places)
+            models = self._models(X, places, fit, here, counts)
             values = tuple(here if Z is X else fit.predict(Z) for Z in places)
-            return BinaryFit(values, fit, models, fit.converged)
-        out_of_fold = [np.empty(len(X)) for _ in places]
+            every = None if self.every is None else self.every.probabilities(fit.coef)
+            return BinaryFit(values, fit, models, fit.converged, every=every)
+        return self._out_of_fold(X, places, counts, labels, start)
+
+    def _out_of_fold(
+        self,
+        X: Array,
+        places: list[Array],
+        counts: Array | None,
+        labels: Integers | None,
+        start: Array | None,
+    ) -> BinaryFit:
+        assert self.folds is not None
+        values = [np.empty(len(X)) for _ in places]
+        every = None if self.every is None else np.empty((len(X), self.every.n_groups))
         fits = []
         for k in range(self.folds.n_folds):
             held = self.folds.codes == k
             fits.append(self._logistic(X, self.used & ~held, counts, start))
-            for value, Z in zip(out_of_fold, places, strict=True):
+            for value, Z in zip(values, places, strict=True):
                 value[held] = fits[-1].predict(Z[held])
+            if every is not None and self.every is not None:
+                every[held] = self.every.probabilities(fits[-1].coef, held)
         converged = all(fit.converged for fit in fits)
         notes = fold_notes(fits) if counts is None and labels is None else ()
-        return BinaryFit(tuple(out_of_fold), converged=converged, notes=notes)
+        return BinaryFit(tuple(values), converged=converged, notes=notes, every=every)
 
     def _logistic(
         self, X: Array, rows: NDArray[np.bool_], counts: Array | None, start: Array | None
@@ -353,22 +208,22 @@ class BinaryModel:
             X[rows], self.target[rows], weights=None if w is None else w[rows], start=start
         )
 
-    def _model(
-        self, X: Array, Z: Array, fit: LogisticFit, p: Array, counts: Array | None
-    ) -> FittedModel:
+    def _models(
+        self, X: Array, places: list[Array], fit: LogisticFit, p: Array, counts: Array | None
+    ) -> tuple[FittedModel, ...]:
         """The fit as influence functions see it, with its probabilities `p`."""
-        X_kept, Z_kept = X, Z
-        if not fit.kept.all():
-            X_kept = np.ascontiguousarray(X[:, fit.kept])
-            Z_kept = X_kept if Z is X else np.ascontiguousarray(Z[:, fit.kept])
-        plain = self._multiplied(counts) is None
-        return FittedModel(
-            X_kept,
-            np.where(self.used, self.target - p, 0.0),
-            np.where(self.used, p * (1 - p), 0.0),
-            Z_kept,
-            fit.information if plain else None,
+        if not places:
+            return ()
+        kept = fit.kept
+        X_kept = X if kept.all() else np.ascontiguousarray(X[:, kept])
+        residual = np.where(self.used, self.target - p, 0.0)
+        variance = np.where(self.used, p * (1 - p), 0.0)
+        information = fit.information if self._multiplied(counts) is None else None
+        at = (
+            X_kept if Z is X else Z if kept.all() else np.ascontiguousarray(Z[:, kept])
+            for Z in places
         )
+        return tuple(FittedModel(X_kept, residual, variance, Z, information) for Z in at)
 
     def _step(self, X: Array, places: list[Array], start: Array) -> BinaryFit:
         """One Newton step; enough where permuted labels can have no effect."""
@@ -400,9 +255,13 @@ class BinaryModel:
         from cfair.nuisance.learners import out_of_fold
 
         assert self.folds is not None  # a learner is never judged on the rows it has seen
+        n, wanted = len(X), list(places)
         if counts is not None and not self._both_classes(self.folds, counts):
-            nothing = np.full(len(X), np.nan)  # a replicate that leaves the rates undefined
-            return BinaryFit(tuple(nothing for _ in places), converged=False)
+            nothing = np.full(n, np.nan)  # a replicate that leaves the rates undefined
+            none = None if self.every is None else np.full((n, self.every.n_groups), np.nan)
+            return BinaryFit(tuple(nothing for _ in places), converged=False, every=none)
+        if self.every is not None:  # only blocks of their rows are asked for
+            wanted += cast("list[Array]", self.every.matrices())
         found = out_of_fold(
             self.estimator,
             X,
@@ -411,11 +270,13 @@ class BinaryModel:
             used=self.used,
             counts=counts,
             weights=self.weights,
-            predict=places,
+            predict=wanted,
             order=self.order,
             seed=self.seed,
         )
-        return BinaryFit(tuple(found.values), converged=not found.notes, notes=tuple(found.notes))
+        every = None if self.every is None else np.column_stack(found.values[len(places) :])
+        values = tuple(found.values[: len(places)])
+        return BinaryFit(values, None, (), not found.notes, tuple(found.notes), every)
 
     def _both_classes(self, folds: Folds, counts: Array) -> bool:
         """Whether the rows drawn outside each fold have both events and none."""
@@ -442,26 +303,72 @@ class BinaryModel:
             One for each place where probabilities were wanted.
         converged : (B,) array of bool
         """
-        p = self.train.matrix.shape[1]
-        small = counts.shape[1] * max(p * (p + 1) // 2, len(counts)) <= BUDGET
-        if self.estimator is not None or not small:
+        if not self._together(counts):
             fits = [self.fit(row) for row in counts]
             values = [np.stack([f.values[j] for f in fits]) for j in range(len(self.at))]
             return values, np.array([f.converged for f in fits])
-        held = (
-            [np.ones(counts.shape[1], dtype=bool)]
-            if self.folds is None
-            else [self.folds.codes == k for k in range(self.folds.n_folds)]
-        )
         values = [np.empty(counts.shape) for _ in self.at]
         converged = np.ones(len(counts), dtype=bool)
-        for out in held:
-            rows = self.used if self.folds is None else self.used & ~out
+        for out, kept, coef, good in self._refits(counts, start):
+            converged &= good
+            for value, place in zip(values, self.at, strict=True):
+                value[:, out] = expit(coef @ place.matrix[out][:, kept].T)
+        return values, converged
+
+    def fit_many_under_groups(
+        self, counts: Array, start: Array | None = None
+    ) -> tuple[Array, NDArray[np.bool_]]:
+        """Fit under many sets of counts, and predict every row under every group.
+
+        Parameters
+        ----------
+        counts : (B, n) array
+        start : (p,) array, optional
+            Coefficients of the full sample.
+
+        Returns
+        -------
+        every : (B, n, K) array
+            NaN where a replicate has no model.
+        converged : (B,) array of bool
+        """
+        assert self.every is not None
+        B, n = counts.shape
+        every = np.full((B, n, self.every.n_groups), np.nan)
+        converged = np.ones(B, dtype=bool)
+        if not self._together(counts):
+            for b in range(B):
+                try:
+                    fit = self.fit(counts[b])
+                except DataError:  # a thin draw: the fit to all rows has gone through
+                    converged[b] = False
+                    continue
+                assert fit.every is not None
+                every[b], converged[b] = fit.every, fit.converged
+            return every, converged
+        for out, kept, coef, good in self._refits(counts, start):
+            converged &= good
+            full = np.zeros((B, len(kept)))
+            full[:, kept] = coef
+            every[:, out] = self.every.probabilities(full, out)
+        return every, converged
+
+    def _together(self, counts: Array) -> bool:
+        """Whether replicates are fitted all at once."""
+        p = self.train.matrix.shape[1]
+        small = counts.shape[1] * max(p * (p + 1) // 2, len(counts)) <= BUDGET
+        return self.estimator is None and small
+
+    def _refits(
+        self, counts: Array, start: Array | None
+    ) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.bool_], Array, NDArray[np.bool_]]]:
+        """Rows to be predicted by each fit, its columns, (B, q) coefficients, which converged."""
+        n, folds = counts.shape[1], self.folds
+        for k in range(1 if folds is None else folds.n_folds):
+            out = np.ones(n, dtype=bool) if folds is None else folds.codes == k
+            rows = self.used if folds is None else self.used & ~out
             base = self._logistic(self.train.matrix, rows, None, start)
             w = counts[:, rows] if self.weights is None else counts[:, rows] * self.weights[rows]
             X = self.train.matrix[rows][:, base.kept]
-            fits_many = fit_logistic_many(X, self.target[rows], w, base.coef[base.kept])
-            converged &= fits_many.converged
-            for value, place in zip(values, self.at, strict=True):
-                value[:, out] = expit(fits_many.coef @ place.matrix[out][:, base.kept].T)
-        return values, converged
+            fits = fit_logistic_many(X, self.target[rows], w, base.coef[base.kept])
+            yield out, base.kept, fits.coef, fits.converged

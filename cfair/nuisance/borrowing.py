@@ -94,25 +94,46 @@ def hand_till_auc(p: Array, group: Integers, weights: Array | None = None) -> fl
     >>> hand_till_auc(p, np.array([0, 1, 1]))
     0.75
     """
-    n, K = p.shape
-    group = np.asarray(group, dtype=np.intp)
-    w = np.ones(n) if weights is None else weights
-    mass = np.bincount(group, w, K)
-    classes = np.flatnonzero(mass > 0)
-    if len(classes) < 2:
-        return float("nan")
-    total = 0.0
-    for i in classes:
-        mine = group == i
-        order = np.argsort(p[mine, i], kind="stable")
-        own, below = p[mine, i][order], np.append(0.0, np.cumsum(w[mine][order]))
-        # of the own rows, those that are not above, ties by half
-        here = p[:, i]
-        lost = below[np.searchsorted(own, here)] + below[np.searchsorted(own, here, "right")]
-        wins = np.bincount(group, w * (1.0 - lost / (2.0 * below[-1])), K)
-        others = classes[classes != i]
-        total += float(np.sum(wins[others] / mass[others]))
-    return total / (len(classes) * (len(classes) - 1))
+    return _Pairs(np.asarray(group, dtype=np.intp), p.shape[1], weights).auc(p.T)
+
+
+class _Pairs:
+    """The pairs of groups behind the AUC of Hand and Till, for many sets of probabilities."""
+
+    def __init__(self, group: NDArray[np.intp], n_groups: int, weights: Array | None) -> None:
+        w = np.ones(len(group)) if weights is None else weights
+        mass = np.bincount(group, w, n_groups)
+        self.classes = np.flatnonzero(mass > 0)
+        # a row of another group counts with its share of that group, so that all groups count alike
+        share = w / np.where(mass > 0, mass, 1.0)[group]
+        mine = group == self.classes[:, None]
+        self.own, self.other = np.where(mine, w, 0.0), np.where(mine, 0.0, share)
+        self.mass = mass[self.classes]
+
+    def auc(self, p: Array) -> float:
+        """AUC of probabilities (K, n); NaN if there is only one group."""
+        m = len(self.classes)
+        if m < 2:
+            return float("nan")
+        total = 0.0
+        for i, k in enumerate(self.classes):
+            lost = _lost(p[k], self.own[i], self.other[i])
+            total += (m - 1) - lost / self.mass[i]
+        return float(total / (m * (m - 1)))
+
+
+def _lost(values: Array, own: Array, other: Array) -> float:
+    """Weight of the pairs in which a row of the group is not above one of another, ties by half."""
+    order = np.argsort(values)
+    ranked, own, other = values[order], own[order], other[order]
+    below = np.cumsum(own)
+    first = np.append(True, ranked[1:] != ranked[:-1])
+    if first.all():
+        return float(other @ below)  # own is 0 where other is not
+    starts = np.flatnonzero(first)
+    ends = np.append(starts[1:], len(ranked)) - 1
+    half = (below[ends] + np.append(0.0, below[ends[:-1]])) / 2.0
+    return float(np.add.reduceat(other, starts) @ half)
 
 
 def choose_alpha(
@@ -167,8 +188,11 @@ def choose_alpha(
     if len(np.unique(group)) < 2:
         return 0.0
 
+    pairs = _Pairs(np.asarray(group, dtype=np.intp), internal.shape[1], weights)
+    outer, inner = np.ascontiguousarray(external.T), np.ascontiguousarray(internal.T)
+
     def lost(alpha: float) -> float:
-        return -hand_till_auc(mixed(alpha, external, internal), group, weights)
+        return -pairs.auc(mixed(alpha, outer, inner))
 
     if as_r:
         return _search(lost, 0.0, 1.0, _BRENT)[0]

@@ -88,6 +88,14 @@ class ByGroupRequest:
                 f"range from {found[outside].min():.4g} to {found[outside].max():.4g}. Give "
                 "probabilities, not logits or percent."
             )
+        if self.what == "membership":
+            off = np.abs(found.sum(axis=1) - 1) > 1e-4  # they may come rounded
+            if off.any():
+                raise DataError(
+                    f"membership: the probabilities do not add up to 1 in {int(off.sum())} of "
+                    f"{len(found)} rows (sums from {found.sum(axis=1).min():.4g} to "
+                    f"{found.sum(axis=1).max():.4g}). Divide each row by its sum."
+                )
         return found
 
     def _asked(self, cohort: Cohort, declared: Declared) -> Array:

@@ -18,7 +18,8 @@ from cfair.nuisance.logistic import independent_columns
 from cfair.nuisance.membership_checks import fit_notes, membership_design
 from cfair.nuisance.multinomial import fit_multinomial
 from cfair.nuisance.multinomial_many import fit_multinomial_many, predict_many
-from cfair.nuisance.request import ModelRequest, content_keys
+from cfair.nuisance.order import content_order
+from cfair.nuisance.request import ModelRequest
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
@@ -373,7 +374,7 @@ def membership_model(
         cohort.weights,
         folds,
         None if learner is None else learner.estimator,
-        None if learner is None else np.argsort(content_keys(cohort), kind="stable"),
+        None if learner is None else content_order(cohort),
         seed,
         truncation,
         renormalise,

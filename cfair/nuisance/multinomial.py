@@ -1,8 +1,9 @@
-"""Multinomial logistic regression: one fit by Newton's method, and the influence of its rows.
+"""Multinomial logistic regression: one fit by Newton's method.
 
 Exact maximum likelihood of class membership, as :mod:`cfair.nuisance.logistic` for two classes:
 the Newton decrement is driven to the rounding error, linearly dependent columns are left out and
-infinite coefficients are named. Many fits at once are in :mod:`cfair.nuisance.multinomial_many`.
+infinite coefficients are named. Many fits at once are in :mod:`cfair.nuisance.multinomial_many`,
+the influence of rows on a fit is in :mod:`cfair.nuisance.multinomial_influence`.
 """
 
 from __future__ import annotations
@@ -320,69 +321,3 @@ def _moving(Z: Array, step: Array) -> NDArray[np.bool_]:
     reach = np.max(np.abs(Z), axis=0, initial=0.0)[:, None]
     moving: NDArray[np.bool_] = np.abs(shift) * reach > 0.1
     return moving
-
-
-def multinomial_score(
-    fit: MultinomialFit, X: Array, group: Integers, weights: Array | None = None
-) -> Array:
-    """What each row adds to the score of the intercepts: observed class minus fitted probability.
-
-    The score of the coefficient of class c and column j is the sum over the rows of
-    ``residual[:, c] * X[:, j]``.
-
-    Parameters
-    ----------
-    fit : MultinomialFit
-    X : (n, p) array
-        Any rows, with the columns of the fit.
-    group : (n,) array of int
-        Class codes 0..K-1.
-    weights : (n,) array, optional
-        With which the fit was made, 0 for rows that it did not use.
-
-    Returns
-    -------
-    (n, C) array
-        For the present classes after the reference, in the order of ``fit.information``.
-    """
-    classes = np.flatnonzero(fit.present)[1:]
-    residual: Array = (np.asarray(group)[:, None] == classes) - fit.predict(X)[:, classes]
-    return residual if weights is None else residual * np.asarray(weights)[:, None]
-
-
-def multinomial_influence(
-    fit: MultinomialFit,
-    X: Array,
-    group: Integers,
-    derivative: Array,
-    weights: Array | None = None,
-) -> Array:
-    """What each row of the fit adds, through the coefficients, to figures that depend on them.
-
-    To first order a figure moves by ``derivative . (information^-1 score)``; the sum over the rows
-    is zero at the maximum.
-
-    Parameters
-    ----------
-    fit : MultinomialFit
-    X : (n, p) array
-    group : (n,) array of int
-    derivative : (m, p, K) array
-        Derivative of each of m figures with respect to ``fit.coef``; elements of columns that were
-        left out, of the reference and of classes without weight are not used.
-    weights : (n,) array, optional
-        With which the fit was made, 0 for rows that it did not use.
-
-    Returns
-    -------
-    (n, m) array
-    """
-    classes = np.flatnonzero(fit.present)[1:]
-    used = np.asarray(derivative)[:, fit.kept][:, :, classes]
-    m, q, C = used.shape
-    right = used.transpose(2, 1, 0).reshape(C * q, m)
-    direction = solve_information(fit.information, right).reshape(C, q, m)
-    residual = multinomial_score(fit, X, group, weights)
-    moved = X[:, fit.kept] @ direction  # (C, n, m)
-    influence: Array = np.einsum("nc,cnm->nm", residual, moved)
-    return influence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +17,20 @@ from cfair.nuisance.multinomial import (
     fit_multinomial,
     settled,
 )
-from cfair.nuisance.multinomial_sweep import CACHED, softmax, sweep
+from cfair.nuisance.multinomial_sweep import (
+    CACHED,
+    common_sweep,
+    flat_sweep,
+    score_sweep,
+    softmax,
+    sweep,
+)
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
 
-_DECREMENT = 1e-10  # before the last step, which squares what is left
+_DECREMENT = 1e-11  # before the last step, which leaves a small part of it
+_NEAR = 1e-3  # decrement after which a step changes the information by less than a hundredth
 _ROWS = 256  # of a block: with fewer, calls cost more than arithmetic
 _SPARSE = 0.25  # share of rows with weight below which a replicate is fitted on its own rows,
 _LARGE = 20_000  # if there are so many rows
@@ -37,7 +46,8 @@ class ManyMultinomialFits:
         Coefficients against the first class that has weight in the replicate; NaN for a class
         without weight, and all NaN if no row has any.
     converged : (B,) bool array
-        Whether the Newton decrement of the replicate fell below 1e-10.
+        Whether the Newton decrement of the replicate fell so low that another step would change no
+        probability by 1e-8.
     """
 
     coef: Array
@@ -55,8 +65,9 @@ def fit_multinomial_many(
 ) -> ManyMultinomialFits:
     """Refit one design under many sets of labels, of row weights, or both.
 
-    Newton steps of a batch of replicates at a time, each with its own information. A replicate in
-    which they do not settle, or some class has no weight, is fitted by :func:`fit_multinomial`.
+    Newton steps of a batch of replicates at a time, each with its own information, which the last
+    step takes over from the one before. A replicate in which they do not settle, or some class has
+    no weight, is fitted by :func:`fit_multinomial`.
 
     Parameters
     ----------
@@ -139,11 +150,13 @@ def _fit_batch(
         if start.ndim == 1:
             share = np.log(mass[regular][:, classes].T)
             beta = (share[1:] - share[0])[:, :, None] * start
+            opening = flat_sweep
         else:
             beta = np.repeat(against_first(start, classes)[:, None], regular.sum(), axis=1)
+            opening = _same_start
         code = class_codes(n_groups, classes)[groups[regular]]
         with np.errstate(over="ignore", invalid="ignore"):  # such replicates are left to one fit
-            beta, fine = _newton(X, code, w[regular], beta, max_iter)
+            beta, fine = _newton(X, code, w[regular], beta, max_iter, opening)
         converged[regular] = fine
         beta[:, ~fine] = 0.0  # whatever it is
         full = np.concatenate([np.zeros_like(beta[:1]), beta]).transpose(1, 2, 0)
@@ -168,23 +181,49 @@ def _full_rank(X: Array, w: Array) -> NDArray[np.bool_]:
     return full
 
 
+def _same_start(X: Array, code: Integers, w: Array, beta: Array) -> tuple[Array, Array]:
+    return common_sweep(X, code, w, beta[:, 0])
+
+
 def _newton(
-    X: Array, code: Integers, w: Array, beta: Array, max_iter: int
+    X: Array,
+    code: Integers,
+    w: Array,
+    beta: Array,
+    max_iter: int,
+    opening: Callable[[Array, Integers, Array, Array], tuple[Array, Array]],
 ) -> tuple[Array, NDArray[np.bool_]]:
-    """Coefficients (C, b, p) and which replicates have settled; the others need more care."""
+    """Coefficients (C, b, p) and which replicates have settled; the others need more care.
+
+    `opening` gives score and information at the start, where probabilities have much in common.
+    """
     w = w * (np.count_nonzero(w, axis=1) / w.sum(axis=1))[:, None]  # so that tolerances hold
     C, b, p = beta.shape
     converged = np.zeros(b, dtype=bool)
     active = np.arange(b)
-    for _ in range(max_iter):
-        _, score, information = sweep(X, code[active], w[active], beta[:, active], deviance=False)
-        finite = np.isfinite(information).all(axis=(1, 2)) & np.isfinite(score).all(axis=(0, 2))
-        active, score, information = active[finite], score[:, finite], information[finite]
-        right = score.transpose(1, 0, 2).reshape(len(active), C * p)
-        step = solve_many(information, right)
+    score, information = opening(X, code, w, beta)
+    decrement, fresh = np.full(b, np.inf), np.ones(b, dtype=bool)
+    for step_number in range(max_iter):
+        if step_number:
+            for some in (active[fresh[active]], active[~fresh[active]]):
+                if not len(some):
+                    continue
+                at = X, code[some], w[some], beta[:, some]
+                if fresh[some[0]]:
+                    _, score[:, some], information[some] = sweep(*at, deviance=False)
+                else:
+                    score[:, some] = score_sweep(*at)
+        finite = np.isfinite(information[active]).all(axis=(1, 2))
+        active = active[finite & np.isfinite(score[:, active]).all(axis=(0, 2))]
+        right = score[:, active].transpose(1, 0, 2).reshape(len(active), C * p)
+        step = solve_many(information[active], right)
         beta[:, active] += step.reshape(-1, C, p).transpose(1, 0, 2)
-        done = np.einsum("bp,bp->b", right, step) < _DECREMENT
-        converged[active[done & settled(score, X, w[active])]] = True
+        left = np.einsum("bp,bp->b", right, step)
+        done = left < _DECREMENT
+        converged[active[done & settled(score[:, active], X, w[active])]] = True
+        # a replicate that comes closer fast enough keeps its information
+        fresh[active] = (left > _NEAR) | (left > 0.01 * decrement[active])
+        decrement[active] = left
         active = active[~done]
         if not len(active):
             break

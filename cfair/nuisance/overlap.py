@@ -36,7 +36,7 @@ class Overlap:
     balance : pandas.DataFrame
         A row per design column: its mean in all rows and among the untreated, plain and weighted,
         and the standardized differences from all rows before and after weighting. Weighted, the
-        untreated are to look like everybody. Empty if the propensities were given. Sampling weights, if
+        untreated are to look like everybody. Empty if propensities were given. Sampling weights, if
         there are any, are in every mean and standard deviation.
     truncated_low, truncated_high : int
         Rows cut at the lower and at the upper limit.

@@ -15,7 +15,8 @@ from cfair.frame import show_some
 from cfair.nuisance.binary import BinaryFit, BinaryModel, design_rows
 from cfair.nuisance.checks import fit_notes, require_rows
 from cfair.nuisance.crossfit import Folds, require_training_classes
-from cfair.nuisance.request import ModelRequest, content_keys
+from cfair.nuisance.order import content_order
+from cfair.nuisance.request import ModelRequest
 
 Array = NDArray[np.float64]
 
@@ -134,7 +135,7 @@ def estimate_call_outcome(
         cohort.weights,
         None if learner is None else learner.estimator,
         None if learner is None else folds,
-        None if learner is None else np.argsort(content_keys(cohort), kind="stable"),
+        None if learner is None else content_order(cohort),
         seed,
         "outcome model",
     )

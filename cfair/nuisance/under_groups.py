@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 from cfair.cohort import Cohort
 from cfair.errors import DataError, ModelWarning, warn
 from cfair.formula import AttributeSplit, Design, build_design
-from cfair.nuisance.binary import BinaryModel, DesignRows, FittedModel, design_rows, has_constant
+from cfair.nuisance.binary import BinaryFit, BinaryModel
 from cfair.nuisance.checks import fit_notes, require_rows
 from cfair.nuisance.crossfit import Folds, require_training_classes
+from cfair.nuisance.design_rows import DesignRows, RowsUnderGroups, design_rows, has_constant
 from cfair.nuisance.learners import features
 from cfair.nuisance.membership import MembershipModel
+from cfair.nuisance.order import content_order
 from cfair.nuisance.request import ModelRequest, content_keys
 
 Array = NDArray[np.float64]
@@ -31,24 +33,69 @@ class OutcomeUnderGroups:
     mu : (n, K) array
         Each row by a model that has not seen it; 0 for a group without rows.
     model : BinaryModel or None
-        What replicates fit again, with a place for each group; None if the probabilities were
-        given.
+        What replicates fit again; None if the probabilities were given.
     full : BinaryModel or None
         The same without folds, for influence functions; None for a learner as well.
-    coef : (p,) array or None
-        Coefficients of all rows, from which replicates start.
-    fitted : tuple of FittedModel
-        The fit of all rows, as used under each group; empty for a learner.
+    whole : BinaryFit or None
+        Of `full`.
     notes : tuple of str
     """
 
     text: str
     mu: Array
-    model: BinaryModel | None = None
-    full: BinaryModel | None = None
-    coef: Array | None = None
-    fitted: tuple[FittedModel, ...] = ()
+    model: BinaryModel | None = field(default=None, repr=False)
+    full: BinaryModel | None = field(default=None, repr=False)
+    whole: BinaryFit | None = field(default=None, repr=False)
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.mu.setflags(write=False)
+
+    @property
+    def learned(self) -> bool:
+        """Whether the outcome is left to a learner."""
+        return self.model is not None and self.model.estimator is not None
+
+
+@dataclass(frozen=True, eq=False)
+class GroupMembership:
+    """Probabilities of the groups given the covariates.
+
+    Attributes
+    ----------
+    text : str
+        The formula, or what was given.
+    p : (n, K) array
+        Each row by a model that has not seen it, cut to the limits.
+    raw : (n, K) array
+        Before cutting.
+    model : MembershipModel or None
+        What replicates fit again; None if the probabilities were given.
+    notes : tuple of str
+    """
+
+    text: str
+    p: Array
+    raw: Array
+    model: MembershipModel | None = field(default=None, repr=False)
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.p.setflags(write=False)
+
+    def n_cut(self, group: NDArray[np.integer]) -> int:
+        """Number of rows whose probability of their own group was cut.
+
+        Parameters
+        ----------
+        group : (n,) array of int
+
+        Returns
+        -------
+        int
+        """
+        own = np.arange(len(group)), group
+        return int(np.count_nonzero(self.p[own] != self.raw[own]))
 
 
 def outcome_under_groups(
@@ -93,32 +140,34 @@ def outcome_under_groups(
         rows, design = _with_groups(design, cohort, learned=learner is not None)
         text = f"{text} + {' x '.join(groups.attributes)}"
     _require_training(cohort, design, folds)
-    everyone = np.ones(cohort.n_used, dtype=np.intp)
+    assert rows.split is not None  # attributes are in it, or the groups were added
     model = BinaryModel(
         cohort.y.astype(np.float64),
         rows,
-        tuple(DesignRows(rows.under(g * everyone)) for g in range(groups.n_groups)),
+        (),
         cohort.weighted,
         cohort.weights,
         None if learner is None else learner.estimator,
         folds,
-        None if learner is None else np.argsort(content_keys(cohort), kind="stable"),
+        None if learner is None else content_order(cohort),
         seed,
         "outcome model",
+        RowsUnderGroups(rows.split, groups.n_groups),
     )
     fit = model.fit()
-    mu = np.column_stack(fit.values)
+    assert fit.every is not None
+    mu = fit.every
     mu[:, groups.sizes == 0] = 0.0
     notes = [*request.formula.notes, *fit.notes, *_unnamed(named, cohort)]
     if learner is not None:
         return OutcomeUnderGroups(text, mu, model, notes=tuple(notes))
-    full = replace(model, folds=None)
+    full = replace(model, folds=None, at=(rows,), every=None)
     whole = full.fit()
     assert whole.fit is not None
     notes += fit_notes(design, whole.fit, text, "outcome model")
     if not fit.converged and whole.converged:
         notes.append(f"outcome model {text!r}: the fit outside a fold did not converge.")
-    return OutcomeUnderGroups(text, mu, model, full, whole.fit.coef, whole.models, tuple(notes))
+    return OutcomeUnderGroups(text, mu, model, full, whole, tuple(notes))
 
 
 def _text(request: ModelRequest, cohort: Cohort) -> str:
@@ -186,60 +235,3 @@ def _unnamed(named: list[str], cohort: Cohort) -> list[str]:
     )
     warn(note, ModelWarning)
     return [note]
-
-
-def membership_of(
-    request: ModelRequest,
-    cohort: Cohort,
-    folds: Folds,
-    truncation: tuple[float, float],
-    seed: int = 0,
-) -> MembershipModel:
-    """The model of group membership given the covariates, ready to be fitted.
-
-    Parameters
-    ----------
-    request : ModelRequest
-        A formula or a learner, without the attributes.
-    cohort : Cohort
-    folds : Folds
-    truncation : (float, float)
-    seed : int, default 0
-        Of a learner.
-
-    Returns
-    -------
-    MembershipModel
-    """
-    assert request.formula is not None
-    columns, groups = request.formula.columns, cohort.groups
-    named = [a for a in groups.attributes if a in columns]
-    if named or request.left is not None:
-        what = f"{', '.join(named)} on its right side" if named else f"a left side, {request.left}"
-        raise DataError(
-            f"the membership formula has {what}, but it explains the groups by other columns. "
-            'Write it as in "~ age + sbp".'
-        )
-    if cohort.outcome_name in columns:
-        raise DataError(
-            f"the membership formula has the outcome {cohort.outcome_name!r} in it, which comes "
-            "after membership. Take it out."
-        )
-    design = build_design(request.formula, cohort.data)
-    matrix, names = design.matrix, design.names
-    if request.learner is not None:
-        matrix, names = features(design)
-    return MembershipModel(
-        groups.codes,
-        groups.n_groups,
-        matrix,
-        cohort.weights,
-        folds,
-        None if request.learner is None else request.learner.estimator,
-        None if request.learner is None else np.argsort(content_keys(cohort), kind="stable"),
-        seed,
-        truncation,
-        renormalise=False,
-        names=names,
-        group_names=groups.names,
-    )

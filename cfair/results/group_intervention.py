@@ -9,11 +9,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from cfair.errors import DataError
+from cfair.inference.association import Association
 from cfair.nuisance.crossfit import Folds
+from cfair.nuisance.under_groups import GroupMembership, OutcomeUnderGroups
 from cfair.results import text
 from cfair.results.replicated import ReplicatedResult
 from cfair.results.replicated_text import difference_lines, rate_tables, replicate_facts
-from cfair.results.report import cohort_facts, notes_lines
+from cfair.results.report import cluster_fact, cohort_facts, notes_lines
 
 Array = NDArray[np.float64]
 
@@ -27,30 +30,6 @@ _INTERVALS = {
     "plain": "normal",
 }
 _NAMES = {"dr": "doubly robust", "sr": "single robust: the outcome model alone"}
-
-
-@dataclass(frozen=True, eq=False)
-class EveryGroup:
-    """What the models say of every row under every group.
-
-    Attributes
-    ----------
-    mu : (n, K) array
-        Probabilities of the event.
-    scores : (n, K) array
-        Scores of the rule.
-    p_group : (n, K) array or None
-        Probabilities of membership, cut to the limits.
-    """
-
-    mu: Array
-    scores: Array
-    p_group: Array | None = None
-
-    def __post_init__(self) -> None:
-        for values in (self.mu, self.scores, self.p_group):
-            if values is not None:
-                values.setflags(write=False)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -68,20 +47,19 @@ class GroupInterventionResult(ReplicatedResult):
         How a prediction comes about.
     cutoff : float
         A score at or above it is a positive prediction.
-    outcome_text : str
-        The outcome model.
-    membership_text : str
-        The membership model; empty if there is none.
+    outcome_model : OutcomeUnderGroups
+        Probabilities of the event under every group.
+    membership_model : GroupMembership or None
+        Probabilities of membership.
+    score_table : (n, K) array
+        Scores of the rule, see `scores`.
     folds : Folds or None
         None if all probabilities were given.
     truncation : (float, float)
     n_truncated : int
         Rows whose probability of their own group was cut.
-    independence : float
-        P-value of the chi-square test of group and outcome.
-    bootstrapped : bool
-        Whether standard errors are from the bootstrap.
-    every : EveryGroup
+    association : Association
+        Of group and outcome: Cramer's V, and the p-value of the chi-square test.
     other : (2K,) array or None
         Rates of the other estimator.
 
@@ -94,15 +72,18 @@ class GroupInterventionResult(ReplicatedResult):
     kind: str = "dr"
     rule: str
     cutoff: float
-    outcome_text: str
-    membership_text: str = ""
+    outcome_model: OutcomeUnderGroups
+    membership_model: GroupMembership | None = None
+    score_table: Array
     folds: Folds | None = None
     truncation: tuple[float, float] = (0.005, 0.995)
     n_truncated: int = 0
-    independence: float = np.nan
-    bootstrapped: bool = False
-    every: EveryGroup
+    association: Association
     other: Array | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.score_table.setflags(write=False)
 
     @property
     def compared(self) -> tuple[str, ...]:
@@ -113,6 +94,11 @@ class GroupInterventionResult(ReplicatedResult):
     def about(self) -> str:
         """What kind of rates these are, for the plots."""
         return f"Had everybody been in the group: {self.estimator}"
+
+    @property
+    def bootstrapped(self) -> bool:
+        """Whether standard errors are from the bootstrap."""
+        return self.kind == "sr" and self.outcome_model.learned
 
     def _more_columns(self, metric: str, targets: slice) -> dict[str, Any]:
         columns = super()._more_columns(metric, targets)
@@ -130,17 +116,29 @@ class GroupInterventionResult(ReplicatedResult):
     @property
     def mu(self) -> pd.DataFrame:
         """Probability of the event of every row under every group, on the caller's index."""
-        return self._by_group(self.every.mu)
+        return self._by_group(self.outcome_model.mu)
 
     @property
     def scores(self) -> pd.DataFrame:
         """Score of every row under every group; predictions are ``scores >= cutoff``."""
-        return self._by_group(self.every.scores)
+        return self._by_group(self.score_table)
 
     @property
-    def p_group(self) -> pd.DataFrame | None:
-        """Probability of each group given the covariates, cut to the limits; None without it."""
-        return None if self.every.p_group is None else self._by_group(self.every.p_group)
+    def p_group(self) -> Array | None:
+        """Probabilities (n, K) of the groups given the covariates, cut to the limits.
+
+        None without a membership model.
+        """
+        return None if self.membership_model is None else self.membership_model.p
+
+    @property
+    def memberships(self) -> pd.DataFrame:
+        """Probabilities of the groups given the covariates on the caller's index, as used."""
+        if self.p_group is None:
+            raise DataError(
+                "this result has no membership model. Give membership= to the analysis."
+            )
+        return self._by_group(self.p_group)
 
     def _by_group(self, values: Array) -> pd.DataFrame:
         names = list(self.cohort.groups.names)
@@ -164,13 +162,13 @@ class GroupInterventionResult(ReplicatedResult):
         )
 
     def _facts(self) -> list[tuple[str, str]]:
-        clusters = "" if self.cohort.cluster is None else f"; clusters: {self.cohort.cluster_name}"
+        clusters = cluster_fact(self.cohort)
         source = "bootstrap" if self.bootstrapped else "influence functions"
         facts = dict(cohort_facts(self.cohort))
         facts["flagged"] = self.rule
         return [
             *facts.items(),
-            ("outcome model", self.outcome_text),
+            ("outcome model", self.outcome_model.text),
             ("membership", self._membership_fact()),
             ("folds", self._folds_fact()),
             (
@@ -181,12 +179,12 @@ class GroupInterventionResult(ReplicatedResult):
         ]
 
     def _membership_fact(self) -> str:
-        if not self.membership_text:
+        if self.membership_model is None:
             return ""
         low, high = self.truncation
         return (
-            f"{self.membership_text};  {self.n_truncated:,} rows truncated in their own group to "
-            f"[{low:g}, {high:g}]"
+            f"{self.membership_model.text};  {self.n_truncated:,} rows truncated to "
+            f"[{low:g}, {high:g}] in their own group"
         )
 
     def _folds_fact(self) -> str:

@@ -188,6 +188,8 @@ class SmallSubgroupResult(ReplicatedResult):
     def _intervals(self) -> str:
         if self.boot is None:
             return "none: they come from the bootstrap, and there is none (n_boot=200, say)"
+        if self.boot_kind == "faircfint":
+            return "none: the spread of faircfint's draws is no standard error"
         clusters = "" if self.cohort.cluster is None else f"; clusters: {self.cohort.cluster_name}"
         return (
             f"{100 * self.level:g}%, bootstrap ({self.boot.n_replicates:,} replicates), "
