@@ -26,7 +26,7 @@ _WHERE = {
     "true_disparities": "cfair.datasets",
     "true_rates": "cfair.datasets",
 }
-_ROOMS = ("datasets", "errors", "estimators", "plotting")
+_ROOMS = ("datasets", "errors", "estimators", "faircfint", "plotting")
 
 __all__ = [
     "Audit",

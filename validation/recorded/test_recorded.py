@@ -27,7 +27,8 @@ import pytest
 import cfair
 from cfair.errors import DataError
 from cfair.estimators import disparities, ipw_rates, observed_rates
-from cfair.inference.bootstrap import bootstrap_interval, faircfint_sizes
+from cfair.inference.bootstrap import bootstrap_interval
+from cfair.inference.drawing import faircfint_sizes
 from cfair.inference.uvalue import u_values
 from validation.ledger import check, compare, quiet
 

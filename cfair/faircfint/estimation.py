@@ -1,0 +1,215 @@
+"""The R function's own arguments: `analysis_estimation`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cfair.errors import DataError
+from cfair.faircfint.external import ExternalModel, get_pa_ext_small
+from cfair.faircfint.models import Settings, count_of, names_of
+from cfair.faircfint.results import AnalysisResult, make_result
+from cfair.inference.resampling import seed_entropy
+from cfair.options import check_option
+
+
+def analysis_estimation(
+    data: Any,
+    cutoff: float,
+    estimator_type: str = "standard",
+    *,
+    pi_model: Any = None,
+    pi_model_type: str = "glm",
+    pi_model_seed: int | None = None,
+    pi_xvars: Sequence[str] | None = None,
+    gen_null: bool = False,
+    R_null: int = 500,
+    bootstrap: str = "none",
+    B: int = 500,
+    m_factor: float = 0.75,
+    outcome_model_type: str = "glm",
+    outcome_xvars: Sequence[str] | None = None,
+    fit_method_int: str = "multinomial",
+    nfolds: int = 5,
+    pa_xvars_int: Sequence[str] | None = None,
+    data_external: Any = None,
+    fit_method_ext: str = "multinomial",
+    pa_xvars_ext: Sequence[str] | None = None,
+    borrow_metric: str = "brier",
+    pa_model_ext: ExternalModel | None = None,
+    compat: bool = True,
+    seed: int | np.random.SeedSequence | np.random.Generator | None = None,
+    permutations: Any = None,
+    resamples: Any = None,
+    folds: Any = None,
+    null_folds: Any = None,
+    boot_folds: Any = None,
+    n_jobs: int | None = 1,
+) -> AnalysisResult:
+    """Counterfactual error rates by the arguments and names of the R package faircfint.
+
+    `cfair.faircfint` has the table of what differs with ``compat``.
+
+    Parameters
+    ----------
+    data : data frame
+        Columns ``A1, A2`` (attributes), ``Y`` (outcome), ``D`` (treatment), ``S_prob`` (score), and
+        the covariates. pandas, polars, pyarrow, duckdb, or a dict of arrays.
+    cutoff : float
+        S = 1 if ``S_prob >= cutoff``.
+    estimator_type : {"standard", "small_internal", "small_borrow"}, default "standard"
+        Weighting; or beside it the estimates for small groups, from these data alone or with
+        external data.
+    pi_model : formula, fitted statsmodels result, or array, optional
+        Model of D, or its probabilities, one per row. By default main effects of `pi_xvars`.
+    pi_model_type : {"glm", "rf"}, default "glm"
+        A random forest only with ``compat=False``.
+    pi_model_seed : int, optional
+        Of a random forest.
+    pi_xvars : sequence of str, optional
+        Covariates of the propensity. With ``compat=True`` replicates refit their main effects,
+        whatever `pi_model` is.
+    gen_null : bool, default False
+        Whether to permute the groups.
+    R_null : int, default 500
+        Permutations.
+    bootstrap : {"none", "rescaled"}, default "none"
+        Subsamples of n^m_factor rows within group, outcome and call; with ``compat=False`` all rows
+        with replacement, within group or, where external data take part, whatever their group.
+    B : int, default 500
+        Bootstrap replicates.
+    m_factor : float, default 0.75
+        Between 0 and 1.
+    outcome_model_type : {"glm", "neural_net", "rf"}, default "glm"
+        For small groups. A network is one of scikit-learn with the R package's settings, and not
+        bit-equal to R's; a forest only with ``compat=False``.
+    outcome_xvars : sequence of str, optional
+    fit_method_int : {"multinomial", "neural_net"}, default "multinomial"
+        Membership model of small groups.
+    nfolds : int, default 5
+        Folds of the membership model.
+    pa_xvars_int : sequence of str, optional
+        Its covariates.
+    data_external : data frame, optional
+        Columns A1, A2 and `pa_xvars_ext`, for ``estimator_type="small_borrow"``.
+    fit_method_ext : {"multinomial", "neural_net"}, default "multinomial"
+    pa_xvars_ext : sequence of str, optional
+        Covariates of the external model.
+    borrow_metric : {"brier", "auc"}, default "brier"
+    pa_model_ext : ExternalModel, optional
+        From `get_pa_ext_small`, in place of `data_external`.
+    compat : bool, default True
+        Whether the figures are to be those of the R package. Otherwise the same question is put to
+        cfair's own analyses.
+    seed : int, SeedSequence, Generator or None, default None
+        None draws one; the result has it.
+    permutations : (R, n) array of int, optional
+        Row i of null replicate r gets the groups of row ``permutations[r, i]``. Rows count from 0,
+        and only those used do.
+    resamples : sequence of arrays of int, optional
+        Rows of each bootstrap replicate.
+    folds : (n,) array, optional
+        Fold of each row used.
+    null_folds, boot_folds : sequence of arrays, optional
+        Folds in each replicate: of all rows, and in the order of `resamples`. ``compat=True`` only.
+    n_jobs : int or None, default 1
+        Workers for the replicates, as in joblib.
+
+    Returns
+    -------
+    AnalysisResult
+
+    Raises
+    ------
+    DataError, FormulaError
+        If the data cannot be used, or the R package would stop or give wrong figures.
+    ValueError
+        For an option that is not allowed.
+
+    References
+    ----------
+    Wastvedt S, Huling JD, Wolfson J (2023). An intersectional framework for counterfactual
+    fairness in risk prediction. Biostatistics, kxad021.
+
+    Wastvedt S, Huling JD, Wolfson J (2024). Counterfactual fairness for small subgroups.
+    arXiv:2310.19988.
+
+    Examples
+    --------
+    >>> import cfair
+    >>> cohort = cfair.load_cohort().rename(
+    ...     columns={"sex": "A1", "race": "A2", "readmitted": "Y", "treated": "D", "risk": "S_prob"}
+    ... ).drop(columns="bmi")
+    >>> result = cfair.faircfint.analysis_estimation(
+    ...     cohort, 0.5, "standard", pi_xvars=["A1", "A2", "S_prob", "age", "sbp"]
+    ... )
+    >>> result.defs[["cfpr_FBlack", "cfpr_marg_A1_F", "max_pos"]].round(3).tolist()
+    [0.304, 0.191, 0.161]
+    """
+    check_option("bootstrap", bootstrap, ("none", "rescaled"))
+    if not isinstance(compat, (bool, np.bool_)):
+        raise ValueError(f"compat must be True or False, not {compat!r}.")
+    settings = Settings(
+        cutoff=cutoff,
+        estimator_type=estimator_type,
+        pi_model=pi_model,
+        pi_model_type=pi_model_type,
+        pi_model_seed=pi_model_seed,
+        pi_xvars=names_of(pi_xvars),
+        n_null=count_of(R_null, "R_null", bool(gen_null), permutations),
+        n_boot=count_of(B, "B", bootstrap == "rescaled", resamples),
+        m_factor=m_factor,
+        outcome_model_type=outcome_model_type,
+        outcome_xvars=names_of(outcome_xvars),
+        fit_method_int=fit_method_int,
+        nfolds=nfolds,
+        pa_xvars_int=names_of(pa_xvars_int),
+        borrow_metric=borrow_metric,
+        compat=bool(compat),
+        seed=seed_entropy(seed),
+        n_jobs=n_jobs,
+        permutations=permutations,
+        resamples=resamples,
+        folds=folds,
+        null_folds=null_folds,
+        boot_folds=boot_folds,
+    )
+    settings.check()
+    if not compat and (null_folds is not None or boot_folds is not None):
+        raise DataError("null_folds and boot_folds need compat=True: else folds are kept.")
+    external = None
+    if settings.borrows:
+        external = _external(
+            data_external, fit_method_ext, pa_xvars_ext, pa_model_ext, settings.seed
+        )
+    if settings.compat:
+        from cfair.faircfint.as_r import estimate_as_r
+
+        return make_result(estimate_as_r(data, settings, external), settings)
+    from cfair.faircfint.own import estimate_own
+
+    return make_result(estimate_own(data, settings, external), settings)
+
+
+def _external(
+    data_external: Any,
+    method: str,
+    xvars: Sequence[str] | None,
+    fitted: ExternalModel | None,
+    seed: int,
+) -> ExternalModel:
+    """The external model that was given, or one fitted to the external data."""
+    if isinstance(fitted, ExternalModel):
+        return fitted
+    if fitted is not None:
+        raise DataError(
+            f"pa_model_ext must be what get_pa_ext_small gives, not {type(fitted).__name__}."
+        )
+    if data_external is None:
+        raise DataError(
+            'estimator_type="small_borrow" needs data_external= with pa_xvars_ext=, or '
+            "pa_model_ext= from get_pa_ext_small."
+        )
+    return get_pa_ext_small(data_external, method, xvars, seed=seed)

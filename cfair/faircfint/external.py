@@ -1,0 +1,202 @@
+"""A membership model fitted outside, which can be kept and used in several analyses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from cfair.columns import formula_column
+from cfair.errors import DataError
+from cfair.faircfint.labels import as_r_factor, pasted
+from cfair.faircfint.learning import NETWORKS, network
+from cfair.faircfint.models import right_side
+from cfair.faircfint.table import complete_rows, require_columns
+from cfair.formula import Design, build_design, parse_formula
+from cfair.frame import show_some
+from cfair.groups import Groups, make_groups
+from cfair.nuisance.learners import features
+from cfair.nuisance.membership_checks import fit_notes
+from cfair.nuisance.multinomial import MultinomialFit, fit_multinomial
+from cfair.options import check_option
+
+Array = NDArray[np.float64]
+
+METHODS: tuple[str, ...] = ("multinomial", "neural_net")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ExternalModel:
+    """Probabilities of the groups given covariates, fitted to external rows.
+
+    Attributes
+    ----------
+    method : {"multinomial", "neural_net"}
+    groups : Groups
+        Of the external rows.
+    sizes : (K,) array of int
+    mean, sd : pandas.Series
+        Of the numeric covariates (ddof 1), by which these were standardised.
+    fit : MultinomialFit or scikit-learn classifier
+    notes : tuple of str
+    """
+
+    method: str
+    groups: Groups
+    sizes: NDArray[np.intp]
+    mean: pd.Series
+    sd: pd.Series
+    fit: Any
+    notes: tuple[str, ...]
+    _design: Design = field(repr=False)
+
+    def __repr__(self) -> str:
+        rows, K = int(self.sizes.sum()), self.groups.n_groups
+        return (
+            f"External membership model: {self.method} {self._design.formula.text}, "
+            f"{rows:,} rows in {K} groups"
+        )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Covariates."""
+        return self._design.formula.columns
+
+    def probabilities(self, data: pd.DataFrame, groups: Groups, *, compat: bool) -> Array:
+        """Probabilities of groups on other rows.
+
+        Parameters
+        ----------
+        data : pandas.DataFrame
+            With the covariates.
+        groups : Groups
+            Those that are wanted; each must be in the external rows, and no other.
+        compat : bool
+            Covariates as they are, though they were standardised in fitting, as the R package has
+            it; otherwise standardised alike.
+
+        Returns
+        -------
+        (n, K) array
+
+        Raises
+        ------
+        DataError
+            If the groups do not agree.
+        """
+        where = self._places(groups)
+        frame = pd.DataFrame({name: formula_column(data[name]) for name in self.columns})
+        if not compat:
+            frame = self._standardised(frame)
+        matrix = self._design.transform(frame)
+        if isinstance(self.fit, MultinomialFit):
+            found = self.fit.predict(matrix)
+        else:
+            found = np.zeros((len(matrix), self.groups.n_groups))
+            found[:, self.fit.classes_] = self.fit.predict_proba(matrix[:, self._first :])
+        p = np.zeros((len(matrix), groups.n_groups))
+        p[:, where >= 0] = found[:, where[where >= 0]]
+        return p
+
+    @property
+    def _first(self) -> int:
+        return int(self._design.formula.intercept)
+
+    def _standardised(self, frame: pd.DataFrame) -> pd.DataFrame:
+        scaled = {n: (frame[n] - self.mean[n]) / self.sd[n] for n in self.mean.index}
+        return frame.assign(**scaled)
+
+    def _places(self, groups: Groups) -> NDArray[np.intp]:
+        """Number of each wanted group here; -1 for one without rows on both sides."""
+        own = {tuple(names): k for k, names in enumerate(_shown(self.groups)) if self.sizes[k]}
+        wanted = {tuple(names): k for k, names in enumerate(_shown(groups)) if groups.sizes[k]}
+        lacking, other = [g for g in wanted if g not in own], [g for g in own if g not in wanted]
+        if lacking or other:
+            what = [("lacks", lacking), ("has, and the data have not,", other)]
+            said = [f"{verb} {show_some([' & '.join(g) for g in gs])}" for verb, gs in what if gs]
+            raise DataError(
+                f"the external data must have the groups of the data, but {' and '.join(said)}. "
+                "The R package stops there, or mixes up the columns. Merge levels in both tables, "
+                "or leave these rows out."
+            )
+        where = np.full(groups.n_groups, -1, dtype=np.intp)
+        for label, k in wanted.items():
+            where[k] = own[label]
+        return where
+
+
+def _shown(groups: Groups) -> list[tuple[str, ...]]:
+    return [
+        tuple(names[i] for names, i in zip(groups.level_names, at, strict=True))
+        for at in groups.level_codes.T
+    ]
+
+
+def get_pa_ext_small(
+    data_external: Any,
+    fit_method_ext: str = "multinomial",
+    pa_xvars_ext: Sequence[str] | None = None,
+    *,
+    seed: int = 0,
+) -> ExternalModel:
+    """Fit group membership on external data, to be given as ``pa_model_ext``.
+
+    Numeric covariates are standardised with the external means and standard deviations. The model
+    is fitted once, and the external data are not needed any more.
+
+    Parameters
+    ----------
+    data_external : data frame
+        Columns A1, A2 and the covariates. Rows with a missing value in any column are dropped, with
+        a warning.
+    fit_method_ext : {"multinomial", "neural_net"}, default "multinomial"
+        A network has 100 hidden units; it needs scikit-learn.
+    pa_xvars_ext : sequence of str
+        Covariates.
+    seed : int, default 0
+        Of a network.
+
+    Returns
+    -------
+    ExternalModel
+
+    Raises
+    ------
+    DataError
+    """
+    check_option("fit_method_ext", fit_method_ext, METHODS)
+    if not pa_xvars_ext:
+        raise DataError("pa_xvars_ext must name the covariates of the external model.")
+    xvars = [pa_xvars_ext] if isinstance(pa_xvars_ext, str) else list(pa_xvars_ext)
+    frame, _, _ = complete_rows(data_external, "data_external")
+    names = [str(name) for name in frame.columns]
+    wanted = {"the attributes": ("A1", "A2"), "pa_xvars_ext": xvars}
+    require_columns(names, wanted, "data_external")
+    groups = make_groups({name: as_r_factor(frame[name]) for name in ("A1", "A2")})
+    formula = parse_formula(f"~ {right_side(xvars)}", names, what="external membership")
+    columns = pd.DataFrame({name: formula_column(frame[name]) for name in xvars})
+    columns = columns.reset_index(drop=True)
+    numeric = columns.select_dtypes(include=np.number)
+    mean, sd = numeric.mean(), numeric.std(ddof=1)
+    constant = [repr(str(name)) for name in numeric.columns if not sd[name] > 0]
+    if constant:
+        raise DataError(
+            f"data_external: {show_some(constant)} is constant and cannot be standardised. Leave "
+            "it out of pa_xvars_ext."
+        )
+    scaled = columns.assign(**{n: (columns[n] - mean[n]) / sd[n] for n in mean.index})
+    design = build_design(formula, scaled)
+    notes: list[str] = []
+    fit: Any
+    if fit_method_ext == "multinomial":
+        fit = fit_multinomial(design.matrix, groups.codes, groups.n_groups)
+        notes = fit_notes([fit], design.names, pasted(groups), what="external membership model")
+    else:
+        fit = network(NETWORKS["external"], seed, scale=False)
+        fit.fit(features(design)[0], groups.codes)
+    design = replace(design, matrix=design.matrix[:0])  # the data are not kept
+    return ExternalModel(fit_method_ext, groups, groups.sizes, mean, sd, fit, tuple(notes), design)

@@ -1,0 +1,195 @@
+"""Intervals from the replicates of the rescaled bootstrap, and u-values from those of the null."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from cfair.errors import DataError
+from cfair.inference.bootstrap import bootstrap_interval
+from cfair.inference.uvalue import u_values
+from cfair.options import check_level
+
+Array = NDArray[np.float64]
+
+
+def get_bs_rescaled(
+    boot_out: pd.DataFrame, defs: pd.Series, sampsize: int, m_factor: float = 0.75
+) -> pd.DataFrame:
+    """Replicates on the scale of the root of their size: ``sqrt(m) (replicate - estimate)``.
+
+    Parameters
+    ----------
+    boot_out : pandas.DataFrame
+        Bootstrap replicates, a column per figure.
+    defs : pandas.Series
+        Estimates.
+    sampsize : int
+        Rows n of the data.
+    m_factor : float, default 0.75
+        m is n^m_factor, not rounded down here; 1 for replicates of n rows.
+
+    Returns
+    -------
+    pandas.DataFrame
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> boot = pd.DataFrame({"avg_neg": [0.2, 0.4]})
+    >>> get_bs_rescaled(boot, pd.Series({"avg_neg": 0.3}), 10_000, 0.5)["avg_neg"].tolist()
+    [-0.9999999999999998, 1.0000000000000004]
+    """
+    size = _size(sampsize, m_factor)
+    names = [name for name in boot_out.columns if name in defs.index]
+    if not boot_out.columns.is_unique or not defs.index.is_unique:
+        raise DataError(
+            "two figures have the same name, since labels of groups are the same when pasted. "
+            "Rename levels of A1 or A2."
+        )
+    return (boot_out[names] - defs[names]) * np.sqrt(size)
+
+
+def _size(sampsize: Any, m_factor: Any) -> float:
+    whole = isinstance(sampsize, (int, np.integer)) and not isinstance(sampsize, bool)
+    if not whole or sampsize < 2:
+        raise DataError(f"sampsize must be the number of rows, not {sampsize!r}.")
+    if not 0 < m_factor <= 1:
+        raise DataError(f"m_factor must be above 0 and at most 1, not {m_factor!r}.")
+    return float(sampsize) ** float(m_factor)
+
+
+def ci_norm(
+    bs_rescaled: pd.DataFrame, defs: pd.Series, sampsize: int, alpha: float = 0.05
+) -> pd.DataFrame:
+    """Normal intervals ``est -+ z sd(rescaled) / sqrt(n)``.
+
+    Parameters
+    ----------
+    bs_rescaled : pandas.DataFrame
+        From `get_bs_rescaled`.
+    defs : pandas.Series
+    sampsize : int
+        Rows n of the data.
+    alpha : float, default 0.05
+
+    Returns
+    -------
+    pandas.DataFrame
+        Index the figures; ``point_est, var_est, se_est, low, high``, where ``var_est`` is the
+        variance of the rescaled replicates. NaN where fewer than 40 replicates are defined.
+    """
+    level = check_level(1 - alpha)
+    estimate, draws = _estimates(bs_rescaled, defs)
+    scaled = bootstrap_interval(np.zeros_like(estimate), draws, "normal", level)
+    root = np.sqrt(_size(sampsize, 1.0))
+    return pd.DataFrame(
+        {
+            "point_est": estimate,
+            "var_est": scaled.se**2,
+            "se_est": scaled.se / root,
+            "low": estimate + scaled.low / root,
+            "high": estimate + scaled.high / root,
+        },
+        index=bs_rescaled.columns,
+    )
+
+
+def ci_tint(
+    bs_rescaled: pd.DataFrame,
+    defs: pd.Series,
+    sampsize: int,
+    alpha: float = 0.05,
+    m_factor: float = 0.75,
+) -> pd.DataFrame:
+    """What the R package calls a t-interval: the basic interval at the scale of m rows.
+
+    Its standard error cancels, which leaves ``[2 est - q_hi, 2 est - q_lo]`` of the replicates: too
+    wide by sqrt(n/m). `cfair.faircfint` says more.
+
+    Parameters
+    ----------
+    bs_rescaled : pandas.DataFrame
+        From `get_bs_rescaled`, with the same `sampsize` and `m_factor`.
+    defs : pandas.Series
+    sampsize : int
+    alpha : float, default 0.05
+    m_factor : float, default 0.75
+
+    Returns
+    -------
+    pandas.DataFrame
+        Index the figures; ``point_est, low, high``. NaN where fewer than 40 replicates are defined,
+        or all are equal.
+    """
+    level = check_level(1 - alpha)
+    estimate, draws = _estimates(bs_rescaled, defs)
+    scaled = bootstrap_interval(np.zeros_like(estimate), draws, "basic", level)
+    root = np.sqrt(_size(sampsize, m_factor))
+    return pd.DataFrame(
+        {
+            "point_est": estimate,
+            "low": estimate + scaled.low / root,
+            "high": estimate + scaled.high / root,
+        },
+        index=bs_rescaled.columns,
+    )
+
+
+def ci_trunc(intervals: pd.DataFrame) -> pd.DataFrame:
+    """Intervals cut to [0, 1].
+
+    Parameters
+    ----------
+    intervals : pandas.DataFrame
+        With ``low`` and ``high``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The same with ``low_trunc`` and ``high_trunc``.
+    """
+    cut = {f"{end}_trunc": intervals[end].clip(0, 1) for end in ("low", "high")}
+    return intervals.assign(**cut)
+
+
+def _estimates(bs_rescaled: pd.DataFrame, defs: pd.Series) -> tuple[Array, Array]:
+    """Estimates and replicates; an infinite replicate, a maximum of no pair, is undefined."""
+    draws = bs_rescaled.to_numpy(dtype=np.float64)
+    estimate = defs[bs_rescaled.columns].to_numpy(dtype=np.float64)
+    return estimate, np.where(np.isfinite(draws), draws, np.nan)
+
+
+def u_table(
+    defs: pd.Series, table_null: pd.DataFrame, delta: float | Array, *, as_r: bool
+) -> pd.DataFrame:
+    """Share of null replicates that each summary exceeds by more than delta.
+
+    Parameters
+    ----------
+    defs : pandas.Series
+    table_null : pandas.DataFrame
+    delta : float or array
+    as_r : bool
+        Whether to write a share of 0 as ``<0.001`` as the R package does.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Index the summaries; ``u_value, n_valid, delta, shown``.
+    """
+    names = [str(n) for n in defs.index if str(n).split("_")[0] in ("avg", "max", "var")]
+    with np.errstate(invalid="ignore"):  # a maximum of no pair is minus infinity
+        share = u_values(
+            defs[names].to_numpy(dtype=np.float64),
+            table_null[names].to_numpy(dtype=np.float64),
+            delta,
+        )
+    shown = ["<0.001" if as_r and round(v, 3) == 0 else f"{round(v, 3):g}" for v in share.value]
+    return pd.DataFrame(
+        {"u_value": share.value, "n_valid": share.n_valid, "delta": delta, "shown": shown},
+        index=pd.Index(names),
+    )
