@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cfair.analyses.common import check_options, drawn_estimates, influence_estimates
 from cfair.analyses.notes import (
     inference_notes,
     model_notes,
@@ -28,25 +29,22 @@ from cfair.analyses.observed import (
 from cfair.analyses.replicates import Replicates
 from cfair.analyses.treatment import CounterfactualRequest, FittedModels, fit_models
 from cfair.cohort import Cohort
-from cfair.inference.aggregate import AGGREGATE_INTERVALS
 from cfair.inference.bootstrap import BootstrapDraws, bootstrap_draws
 from cfair.inference.drawn_estimates import DrawnEstimates
 from cfair.inference.estimates import RateEstimates
 from cfair.inference.influence import RateCovariance, rate_covariance
-from cfair.inference.intervals import RATE_INTERVALS
 from cfair.inference.moments import CellMoments, contribution_moments, contribution_scores
 from cfair.inference.permutation import PermutationNull, permutation_null
 from cfair.inference.replicates import RateDraws, draws_covariance, draws_from_cells
 from cfair.nuisance.overlap import overlap
-from cfair.nuisance.propensity import check_truncation
-from cfair.options import check_level, check_option
-from cfair.results.counterfactual import COUNTERFACTUAL, CounterfactualResult, check_deltas
+from cfair.results.counterfactual import COUNTERFACTUAL, CounterfactualResult
 from cfair.results.rates import MetricRows
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
 
 
+_NO_VARIANCE = "no bootstrap, so no standard errors"
 #: Estimators in words.
 _NAMES = {
     "ipw": "inverse probability weighting (IPW)",
@@ -84,13 +82,9 @@ def counterfactual(
     -------
     CounterfactualResult
     """
-    level = check_level(level)
-    check_deltas(u_delta)
-    check_option("interval", interval, RATE_INTERVALS)
-    check_option("aggregate_interval", aggregate_interval, AGGREGATE_INTERVALS)
-    limits = check_truncation(truncation)
+    options = check_options(level, interval, aggregate_interval, truncation, u_delta)
     replicates.check_rows(cohort)
-    fitted = fit_models(request, cohort, limits, replicates)
+    fitted = fit_models(request, cohort, options.truncation, replicates)
     moments = contribution_moments(fitted.added, cohort.groups.n_groups, cohort.weights)
     boot = _bootstrap(cohort, fitted, replicates)
     null = _null(fitted, replicates)
@@ -99,7 +93,11 @@ def counterfactual(
     # faircfint draws fewer rows than there are, and its spread is not a standard error
     spread = None if replicates.kind(cohort) == "faircfint" else draws
     joint = _covariance(cohort, fitted, moments, spread)
-    estimates = _estimates(joint, cohort, drawn=fitted.models.needs_bootstrap)
+    estimates: list[RateEstimates] = (
+        [*drawn_estimates(joint, cohort, COUNTERFACTUAL, spread, _NO_VARIANCE)]
+        if fitted.models.needs_bootstrap
+        else influence_estimates(joint, cohort, COUNTERFACTUAL)
+    )
     rows = _rows(cohort, estimates, joint, moments, request.estimator)
     observed = observed_estimates(cohort, ["fpr", "fnr"])
     propensity = fitted.propensity
@@ -120,9 +118,9 @@ def counterfactual(
         estimates=(*estimates, *observed),
         rows=(*rows, *observed_rows(cohort, observed)),
         counts=_counts(cohort, moments),
-        level=level,
-        interval=interval,
-        aggregate_interval=aggregate_interval,
+        level=options.level,
+        interval=options.interval,
+        aggregate_interval=options.aggregate_interval,
         seed=replicates.seed,
         notes=tuple(notes),
         estimator=_NAMES[request.estimator],
@@ -135,7 +133,7 @@ def counterfactual(
         null_wald=tuple(fitted.models.walds(fitted.added)) if null is not None else (),
         boot=draws,
         boot_kind=None if boot is None else replicates.kind(cohort),
-        u_delta=u_delta,
+        u_delta=options.u_delta,
     )
 
 
@@ -166,27 +164,6 @@ def _covariance(
     if not fitted.models.needs_bootstrap:
         return joint
     return replace(joint, covariance=draws_covariance(draws, COUNTERFACTUAL, joint.estimate))
-
-
-def _estimates(
-    joint: RateCovariance, cohort: Cohort, *, drawn: bool = False
-) -> list[RateEstimates]:
-    """Both rates; with a covariance from replicates that may be missing if `drawn`."""
-    clusters = cohort.n_clusters
-    T = len(joint.estimate) // 2
-    kind = DrawnEstimates if drawn else RateEstimates
-    return [
-        kind(
-            metric,
-            cohort.groups.n_groups,
-            joint.estimate[m * T : (m + 1) * T],
-            joint.covariance[m * T : (m + 1) * T, m * T : (m + 1) * T],
-            joint.kish[m * T : (m + 1) * T],
-            max_df=np.inf if clusters is None else clusters - 1,
-            n_clusters=clusters,
-        )
-        for m, metric in enumerate(COUNTERFACTUAL)
-    ]
 
 
 def _rows(

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cfair.analyses.common import (
+    bootstrapped,
+    check_options,
+    drawn_estimates,
+    influence_estimates,
+    permuted,
+)
 from cfair.analyses.intervention_notes import (
     association,
     meaning_notes,
@@ -32,31 +38,24 @@ from cfair.analyses.replicates import Replicates
 from cfair.cohort import Cohort
 from cfair.estimators.confusion import confusion_counts
 from cfair.estimators.group_intervention import youden_cutoff
-from cfair.inference.aggregate import AGGREGATE_INTERVALS
 from cfair.inference.drawn_estimates import DrawnEstimates
 from cfair.inference.estimates import RateEstimates
 from cfair.inference.group_intervention import effective_sizes, intervention_covariance
 from cfair.inference.influence import RateCovariance
-from cfair.inference.intervals import RATE_INTERVALS
 from cfair.inference.intervened import Intervened
 from cfair.inference.intervention_models import DECIMALS, InterventionModels
 from cfair.inference.replicates import (
     MIN_REPLICATES,
     RateDraws,
-    bootstrap_rates,
     draws_covariance,
-    permuted_rates,
 )
 from cfair.inference.rows import Rows
 from cfair.nuisance.by_group import ByGroupRequest
 from cfair.nuisance.crossfit import Folds
 from cfair.nuisance.membership import MembershipModel, membership_model
 from cfair.nuisance.order import content_numbers
-from cfair.nuisance.propensity import check_truncation
 from cfair.nuisance.request import ModelRequest, make_folds
 from cfair.nuisance.under_groups import GroupMembership, OutcomeUnderGroups, outcome_under_groups
-from cfair.options import check_level, check_option
-from cfair.results.deltas import check_deltas
 from cfair.results.group_intervention import INTERVENED, LABELS, GroupInterventionResult
 from cfair.results.rates import MetricRows
 from cfair.roles import Declared
@@ -97,11 +96,8 @@ def group_intervention(
     -------
     GroupInterventionResult
     """
-    level = check_level(level)
-    check_deltas(u_delta)
-    check_option("interval", interval, RATE_INTERVALS)
-    check_option("aggregate_interval", aggregate_interval, AGGREGATE_INTERVALS)
-    limits = check_truncation(truncation)
+    options = check_options(level, interval, aggregate_interval, truncation, u_delta)
+    limits = options.truncation
     replicates.check_rows(cohort)
     _require_replicates(request, replicates, cohort)
     if cohort.cluster is not None:
@@ -112,10 +108,14 @@ def group_intervention(
     membership = _membership(cohort, declared, request, members, limits)
     models, scores = _models(cohort, declared, request, outcome, membership, folds)
     found = models.intervened()
-    boot = _bootstrap(cohort, models, replicates)
-    null = _null(models, replicates)
+    boot = bootstrapped(models, cohort, replicates)
+    null = permuted(models, replicates)
     joint = _covariance(cohort, models, found, boot)
-    estimates = _estimates(joint, cohort, drawn=not models.has_influence)
+    estimates: list[RateEstimates] = (
+        [*drawn_estimates(joint, cohort, INTERVENED, boot, _TOO_FEW)]
+        if not models.has_influence
+        else influence_estimates(joint, cohort, INTERVENED)
+    )
     rows = _rows(cohort, found, estimates)
     observed, observed_metrics = _observed(cohort, models.rows.s)
     related = association(cohort)
@@ -138,9 +138,9 @@ def group_intervention(
         estimates=(*estimates, *observed),
         rows=(*rows, *observed_metrics),
         counts={"n": counts.sum(axis=(1, 2)), "events": counts[:, 1].sum(axis=1)},
-        level=level,
-        interval=interval,
-        aggregate_interval=aggregate_interval,
+        level=options.level,
+        interval=options.interval,
+        aggregate_interval=options.aggregate_interval,
         seed=replicates.seed,
         notes=tuple(notes),
         estimator="doubly robust" if request.estimator == "dr" else "outcome model alone",
@@ -160,7 +160,7 @@ def group_intervention(
         null_wald=() if null is None or null.wald is None else tuple(models.walds(found)),
         boot=boot,
         boot_kind=None if boot is None else replicates.kind(cohort),
-        u_delta=u_delta,
+        u_delta=options.u_delta,
     )
 
 
@@ -301,36 +301,6 @@ def _other(
 # -- inference ------------------------------------------------------------------------------------
 
 
-def _bootstrap(
-    cohort: Cohort, models: InterventionModels, replicates: Replicates
-) -> RateDraws | None:
-    if not replicates.bootstraps:
-        return None
-    return bootstrap_rates(
-        models,
-        kind=replicates.require_kind(cohort),
-        n_boot=replicates.n_boot,
-        seed=replicates.seed,
-        resamples=replicates.resamples,
-        cluster=cohort.cluster,
-        n_jobs=replicates.n_jobs,
-        progress=replicates.progress,
-    )
-
-
-def _null(models: InterventionModels, replicates: Replicates) -> RateDraws | None:
-    if not replicates.permutes:
-        return None
-    return permuted_rates(
-        models,
-        n_perm=replicates.n_perm,
-        seed=replicates.seed,
-        permutations=replicates.permutations,
-        n_jobs=replicates.n_jobs,
-        progress=replicates.progress,
-    )
-
-
 def _covariance(
     cohort: Cohort, models: InterventionModels, found: Intervened, boot: RateDraws | None
 ) -> RateCovariance:
@@ -341,25 +311,6 @@ def _covariance(
     covariance = draws_covariance(boot, INTERVENED, estimate)
     kish = effective_sizes(found, cohort.cluster)
     return RateCovariance(estimate, covariance, kish, found.rows.T.ravel())
-
-
-def _estimates(joint: RateCovariance, cohort: Cohort, *, drawn: bool) -> list[RateEstimates]:
-    """Both rates; with a covariance from replicates that may be missing if `drawn`."""
-    clusters, K = cohort.n_clusters, cohort.groups.n_groups
-    parts = [slice(m * K, (m + 1) * K) for m in range(2)]
-    kind = partial(DrawnEstimates, no_variance=_TOO_FEW) if drawn else RateEstimates
-    return [
-        kind(
-            metric,
-            K,
-            joint.estimate[at],
-            joint.covariance[at, at],
-            joint.kish[at],
-            max_df=np.inf if clusters is None else clusters - 1,
-            n_clusters=clusters,
-        )
-        for metric, at in zip(INTERVENED, parts, strict=True)
-    ]
 
 
 def _rows(cohort: Cohort, found: Intervened, estimates: list[RateEstimates]) -> list[MetricRows]:

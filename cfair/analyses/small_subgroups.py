@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cfair.analyses.common import bootstrapped, check_options, drawn_estimates, permuted
 from cfair.analyses.notes import model_notes, overlap_notes, replicate_notes
 from cfair.analyses.observed import (
     base_counts,
@@ -33,25 +34,18 @@ from cfair.analyses.small_subgroup_notes import (
     size_notes,
 )
 from cfair.cohort import Cohort
-from cfair.inference.aggregate import AGGREGATE_INTERVALS
 from cfair.inference.drawn_estimates import DrawnEstimates
 from cfair.inference.estimates import RateEstimates
 from cfair.inference.influence import RateCovariance
-from cfair.inference.intervals import RATE_INTERVALS
 from cfair.inference.replicates import (
     MIN_REPLICATES,
     RateDraws,
-    bootstrap_rates,
     draws_covariance,
-    permuted_rates,
 )
 from cfair.inference.small_subgroup import ALPHA
 from cfair.nuisance.borrowing import brier_score, hand_till_auc
 from cfair.nuisance.overlap import overlap
-from cfair.nuisance.propensity import check_truncation
 from cfair.nuisance.request import ModelRequest
-from cfair.options import check_level, check_option
-from cfair.results.deltas import check_deltas
 from cfair.results.rates import MetricRows
 from cfair.results.small_subgroups import Borrowed, SmallSubgroupResult
 from cfair.roles import Declared
@@ -92,11 +86,7 @@ def small_subgroups(
     -------
     SmallSubgroupResult
     """
-    level = check_level(level)
-    check_deltas(u_delta)
-    check_option("interval", interval, RATE_INTERVALS)
-    check_option("aggregate_interval", aggregate_interval, AGGREGATE_INTERVALS)
-    limits = check_truncation(truncation)
+    options = check_options(level, interval, aggregate_interval, truncation, u_delta)
     replicates.check_rows(cohort)
     if request.external is not None:
         # the sizes of the groups in the sample do not cancel against external probabilities
@@ -107,18 +97,18 @@ def small_subgroups(
         request,
         cohort,
         declared,
-        limits,
+        options.truncation,
         labels=replicates.permutes,
         seed=replicates.seed,
         exact=replicates.exact,
     )
-    boot, boot_alpha = _without_alpha(_bootstrap(cohort, fitted, replicates))
-    null, null_alpha = _without_alpha(_null(fitted, replicates))
+    boot, boot_alpha = _without_alpha(bootstrapped(fitted.models, cohort, replicates, "all models"))
+    null, null_alpha = _without_alpha(permuted(fitted.models, replicates, _relabelled(fitted)))
     kind = None if boot is None else replicates.kind(cohort)
     # faircfint draws fewer rows than there are, and its spread is not a standard error
     spread = None if kind == "faircfint" else boot
     joint = _joint(cohort, fitted, spread)
-    drawn = _estimates(joint, cohort, spread, _no_variance(kind))
+    drawn = drawn_estimates(joint, cohort, _METRICS, spread, _no_variance(kind))
     estimates: list[RateEstimates] = [*drawn]
     rows = _rows(cohort, drawn, joint)
     observed = observed_estimates(cohort, ["fpr", "fnr"])
@@ -145,9 +135,9 @@ def small_subgroups(
         estimates=(*estimates, *observed),
         rows=(*rows, *observed_rows(cohort, observed)),
         counts=base_counts(cohort),
-        level=level,
-        interval=interval,
-        aggregate_interval=aggregate_interval,
+        level=options.level,
+        interval=options.interval,
+        aggregate_interval=options.aggregate_interval,
         seed=replicates.seed,
         notes=tuple(notes),
         estimator="small subgroups by Bayes' rule",
@@ -165,7 +155,7 @@ def small_subgroups(
         null=null,
         boot=boot,
         boot_kind=kind,
-        u_delta=u_delta,
+        u_delta=options.u_delta,
     )
 
 
@@ -176,41 +166,14 @@ def _membership_text(request: ModelRequest) -> str:
 # -- replicates -----------------------------------------------------------------------------------
 
 
-def _bootstrap(
-    cohort: Cohort, fitted: FittedSmallSubgroups, replicates: Replicates
-) -> RateDraws | None:
-    if not replicates.bootstraps:
-        return None
-    return bootstrap_rates(
-        fitted.models,
-        kind=replicates.require_kind(cohort),
-        n_boot=replicates.n_boot,
-        seed=replicates.seed,
-        resamples=replicates.resamples,
-        cluster=cohort.cluster,
-        what="all models",
-        n_jobs=replicates.n_jobs,
-        progress=replicates.progress,
-    )
-
-
-def _null(fitted: FittedSmallSubgroups, replicates: Replicates) -> RateDraws | None:
-    if not replicates.permutes:
-        return None
+def _relabelled(fitted: FittedSmallSubgroups) -> str:
+    """What is fitted again under other labels, for the print."""
     models = fitted.models
-    what = "membership"
-    if models.treatment is not None and models.treatment.uses_groups:
-        step = "membership, and the propensity by one Newton step,"
-        what = step if models.one_step else "membership and propensity"
-    return permuted_rates(
-        fitted.models,
-        n_perm=replicates.n_perm,
-        seed=replicates.seed,
-        permutations=replicates.permutations,
-        what=what,
-        n_jobs=replicates.n_jobs,
-        progress=replicates.progress,
-    )
+    if models.treatment is None or not models.treatment.uses_groups:
+        return "membership"
+    if models.one_step:
+        return "membership, and the propensity by one Newton step,"
+    return "membership and propensity"
 
 
 def _without_alpha(draws: RateDraws | None) -> tuple[RateDraws | None, Array]:
@@ -282,37 +245,6 @@ def _joint(
         rows.append(by_target(share))
     covariance = draws_covariance(spread, _METRICS, estimate)
     return RateCovariance(estimate, covariance, np.concatenate(kish), np.concatenate(rows))
-
-
-def _estimates(
-    joint: RateCovariance, cohort: Cohort, spread: RateDraws | None, no_variance: str
-) -> list[DrawnEstimates]:
-    clusters, K = cohort.n_clusters, cohort.groups.n_groups
-    T = len(joint.estimate) // 2
-    found = []
-    for m, metric in enumerate(_METRICS):
-        at = slice(m * T, (m + 1) * T)
-        covariance = joint.covariance[at, at]
-        known = ~np.isnan(np.diag(covariance)[:K])
-        # of the group that is defined in the fewest, so that nothing counts as better known
-        drawn = None
-        if spread is not None and known.any():
-            drawn = int(spread.n_valid(metric)[:K][known].min())
-        sizes = [n for n in (clusters, drawn) if n is not None]
-        found.append(
-            DrawnEstimates(
-                metric,
-                K,
-                joint.estimate[at],
-                covariance,
-                joint.kish[at],
-                max_df=min(sizes, default=np.inf) - 1,
-                n_clusters=clusters,
-                no_variance=no_variance,
-                n_replicates=drawn,
-            )
-        )
-    return found
 
 
 def _rows(
