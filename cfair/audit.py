@@ -512,6 +512,7 @@ class Audit:
         external_membership: str | None = None,
         borrow: str = "brier",
         scale_external: str = "consistent",
+        external_weights: Any = None,
         renormalise: bool = True,
         folds: Any = 5,
         level: float = 0.95,
@@ -565,6 +566,8 @@ class Audit:
             Consistent: one scaling in fitting and prediction. ``"faircfint"`` does as the R package
             does, for comparison only: it standardises the external covariates in fitting but not
             those it predicts on, and searches for the AUC by Brent's method from 0 to 1.
+        external_weights : name or array, optional
+            Sampling weights of the external rows, a column of theirs.
         renormalise : bool, default True
             Bring cut probabilities of the groups back to a sum of 1; the R package does not.
         folds : int, name or array, default 5
@@ -685,6 +688,7 @@ class Audit:
             external_membership=external_membership,
             borrow=borrow,
             scale_external=scale_external,
+            external_weights=external_weights,
             renormalise=renormalise,
             folds=folds,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bad_inputs
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +10,7 @@ import statsmodels.api as sm
 import statsmodels.formula.api as smf
 from test_doubly_robust import BOTH, D, Y, audit, by_group, table
 
+import cfair
 from cfair.errors import DataError, FormulaError
 
 pytestmark = pytest.mark.filterwarnings("ignore::cfair.errors.CfairWarning")
@@ -248,3 +250,18 @@ def test_folds_that_leave_nothing_to_learn():
 def test_more_folds_than_clusters():
     refused("there are 40 clusters for 41 folds", D, declared={"cluster": "site"},
             outcome_model=Y, folds=41)  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::cfair.errors.CfairWarning")
+def test_resamples_have_to_be_a_list_of_row_numbers():
+    t = bad_inputs.cohort(60)
+    a = cfair.Audit(t, outcome="y", score="s", cutoff=0.5, groups="sex", treatment="d")
+    for wrong in (5, iter([[0, 1]]), "rows"):
+        with pytest.raises(ValueError, match="resamples must be a list of arrays of row numbers"):
+            a.counterfactual("d ~ s", resamples=wrong)
+    with pytest.raises(DataError, match="permutations holds no replicate"):
+        a.counterfactual("d ~ s", permutations=np.zeros((0, 60), dtype=int))
+    rows = np.random.default_rng(1).integers(0, 60, (3, 60))
+    one = a.counterfactual("d ~ s", resamples=rows)
+    two = a.counterfactual("d ~ s", resamples=pd.DataFrame(rows))
+    pd.testing.assert_frame_equal(one.boot_draws, two.boot_draws)

@@ -17,8 +17,8 @@ from cfair.nuisance.crossfit import (
     draw_folds,
     folds_given,
     require_training_classes,
-    row_keys,
 )
+from cfair.nuisance.order import row_keys
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -16,8 +16,9 @@ import pytest
 import cfair
 from cfair.errors import DataError, FormulaError
 from cfair.formula import build_design, parse_formula
-from cfair.nuisance.crossfit import Folds, draw_folds, folds_given, row_keys
+from cfair.nuisance.crossfit import Folds, draw_folds, folds_given
 from cfair.nuisance.learners import Learner, features, out_of_fold
+from cfair.nuisance.order import row_keys
 
 pytest.importorskip("sklearn")
 

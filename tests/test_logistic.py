@@ -14,13 +14,12 @@ from scipy.stats import chi2 as chi2_law
 from cfair.nuisance import logistic
 from cfair.nuisance.logistic import (
     fit_logistic,
-    fit_logistic_many,
     independent_columns,
-    score_test,
     solve_information,
-    solve_many,
     sweep,
 )
+from cfair.nuisance.logistic_many import fit_logistic_many, solve_many
+from cfair.nuisance.omitted import score_test
 
 # rows, covariates, seed, strength of the effects
 DATA = [(60, 2, 0, 0.3), (300, 5, 1, 1.0), (2000, 3, 2, 2.0), (20_000, 4, 3, 0.7)]

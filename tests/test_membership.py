@@ -183,7 +183,7 @@ def test_cut_probabilities_sum_to_1_and_absent_groups_stay_at_0(seed, renormalis
 
 @pytest.mark.parametrize("shift", [0.0, 25.0])
 def test_the_first_and_the_last_pass_are_parts_of_the_whole(shift):
-    from cfair.nuisance.multinomial_sweep import common_sweep, flat_sweep, score_sweep, sweep
+    from cfair.nuisance.multinomial_sweep import common_sweep, flat_sweep, full_sweep, score_sweep
 
     X, group, _ = sample(500, K=4, seed=6)
     rng = np.random.default_rng(0)
@@ -191,15 +191,15 @@ def test_the_first_and_the_last_pass_are_parts_of_the_whole(shift):
     w = rng.integers(0, 3, (3, 500)).astype(float)
     beta = rng.normal(size=(3, 3, 3))
     beta[:2, :, 0] += shift
-    _, score, information = sweep(X, code, w, beta)
+    _, score, information = full_sweep(X, code, w, beta)
     np.testing.assert_allclose(score_sweep(X, code, w, beta), score, atol=1e-10)
     same = np.repeat(beta[:, :1], 3, axis=1)
-    _, score, information = sweep(X, code, w, same)
+    _, score, information = full_sweep(X, code, w, same)
     found = common_sweep(X, code, w, same[:, 0])
     np.testing.assert_allclose(found[0], score, atol=1e-10)
     np.testing.assert_allclose(found[1], information, atol=1e-10)
     beta[..., 1:] = 0
-    _, score, information = sweep(X, code, w, beta)
+    _, score, information = full_sweep(X, code, w, beta)
     found = flat_sweep(X, code, w, beta)
     np.testing.assert_allclose(found[0], score, atol=1e-10)
     np.testing.assert_allclose(found[1], information, atol=1e-10)

@@ -16,7 +16,7 @@ from cfair.nuisance.logistic import fit_logistic
 from cfair.nuisance.multinomial import fit_multinomial
 from cfair.nuisance.multinomial_influence import multinomial_influence, multinomial_score
 from cfair.nuisance.multinomial_many import fit_multinomial_many, predict_many
-from cfair.nuisance.multinomial_sweep import softmax, sweep
+from cfair.nuisance.multinomial_sweep import full_sweep, softmax
 
 # rows, covariates, classes, seed, strength of the effects
 DATA = [(80, 1, 3, 0, 0.3), (400, 3, 4, 1, 0.7), (1500, 5, 6, 2, 0.5), (9000, 2, 3, 3, 1.5)]
@@ -270,7 +270,7 @@ def test_a_pass_over_the_rows_in_blocks_is_the_sum_over_rows(monkeypatch, cached
     rng = np.random.default_rng(16)
     X, code = rng.normal(size=(60, 3)), rng.integers(-1, 4, (2, 60))
     w, beta = rng.uniform(0, 2, (2, 60)), rng.normal(size=(4, 2, 3))
-    deviance, score, information = sweep(X, code, w, beta)
+    deviance, score, information = full_sweep(X, code, w, beta)
     for b in range(2):
         expected = plain_sweep(X, code[b], w[b], beta[:, b])
         assert deviance[b] == pytest.approx(expected[0])
@@ -280,7 +280,7 @@ def test_a_pass_over_the_rows_in_blocks_is_the_sum_over_rows(monkeypatch, cached
 
 def test_far_out_linear_predictors_do_not_overflow():
     X, code = np.array([[1.0], [1.0]]), np.array([[0, -1]])
-    deviance, score, information = sweep(X, code, np.ones((1, 2)), np.full((1, 1, 1), 5e3))
+    deviance, score, information = full_sweep(X, code, np.ones((1, 2)), np.full((1, 1, 1), 5e3))
     assert deviance[0] > 1000
     assert (score[0, 0, 0], information[0, 0, 0]) == (-1.0, 0.0)
 
@@ -426,7 +426,9 @@ def test_subsamples_of_large_data_are_fitted_on_their_own_rows(monkeypatch):
     weights = (rng.random((8, 1000)) < 0.15).astype(np.int8)
     seen = []
     monkeypatch.setattr(
-        multinomial_many, "sweep", lambda Z, *a, **k: seen.append(len(Z)) or sweep(Z, *a, **k)
+        multinomial_many,
+        "full_sweep",
+        lambda Z, *a, **k: seen.append(len(Z)) or full_sweep(Z, *a, **k),
     )
     fits = fit_multinomial_many(X, group, 3, weights)
     assert max(seen) < 250

@@ -10,8 +10,8 @@ from scipy import stats
 
 import cfair
 from cfair.inference import permutation
-from cfair.inference.equality import logit_wald
 from cfair.inference.contributions import TreatmentModel
+from cfair.inference.equality import logit_wald
 from cfair.inference.influence import rate_covariance
 from cfair.inference.moments import cell_moments
 from cfair.inference.null_sums import label_sums

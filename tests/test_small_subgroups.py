@@ -7,6 +7,7 @@ import pickle
 from functools import cache
 from pathlib import Path
 
+import bad_inputs
 import matplotlib
 import numpy as np
 import pandas as pd
@@ -147,7 +148,7 @@ def test_estimates_are_those_of_plain_refits(renormalise):
     model = known[0]
     again = small_subgroup_rates(
         arrays[0], s, arrays[1], codes(known[1]), result.propensities.to_numpy(),
-        model.mu0, model.mu0_s1, model.mu0_s0, result.membership.to_numpy(),
+        model.mu0, model.mu0_s1, model.mu0_s0, result.memberships.to_numpy(),
     )  # fmt: skip
     np.testing.assert_allclose(again, rates_of(result), rtol=1e-12)
 
@@ -280,8 +281,8 @@ def test_order_of_rows_names_of_groups_and_workers_do_not_matter():
     assert other.alpha == pytest.approx(one.alpha, abs=1e-9)
     pd.testing.assert_frame_equal(other.boot_draws, one.boot_draws, atol=1e-7)
     pd.testing.assert_frame_equal(other.null_draws, one.null_draws, atol=1e-7)
-    again = other.membership.loc[data.index]
-    np.testing.assert_allclose(again, one.membership, atol=1e-9)
+    again = other.memberships.loc[data.index]
+    np.testing.assert_allclose(again, one.memberships, atol=1e-9)
 
 
 def test_names_of_groups_do_not_matter():
@@ -536,14 +537,14 @@ def test_one_attribute():
     result = analyse(groups="site", propensity="treated ~ C(site) + risk + age", n_boot=45)
     assert len(result.rates) == 4 * 3
     assert len(result.overall) == 4
-    assert result.membership.columns.tolist() == ["1", "2", "3"]
+    assert result.memberships.columns.tolist() == ["1", "2", "3"]
     assert np.isfinite(result.rates["ci_low"]).all()
 
 
 def test_two_groups():
     result = analyse(groups="sex", propensity="treated ~ sex + risk + age", external=outsiders())
     assert 0 <= result.alpha <= 1
-    np.testing.assert_allclose(result.membership.sum(axis=1), 1.0)
+    np.testing.assert_allclose(result.memberships.sum(axis=1), 1.0)
 
 
 def test_one_group_has_the_overall_rates():
@@ -572,7 +573,7 @@ def test_a_crossing_without_rows_has_no_rate_and_disturbs_no_other():
     assert np.isfinite(found[:, :5]).all()
     lone = result.rates.query("sex == 'M' and site == 3")["note"]
     assert set(lone) == {"no rows"}
-    np.testing.assert_allclose(result.membership.iloc[:, :5].sum(axis=1), 1.0)
+    np.testing.assert_allclose(result.memberships.iloc[:, :5].sum(axis=1), 1.0)
 
 
 def test_rates_above_1_are_reported_as_they_are():
@@ -655,7 +656,7 @@ def test_learners_in_every_place():
         np.testing.assert_allclose(model.mu0_s1[held], expected[0], atol=1e-3)
         np.testing.assert_allclose(model.mu0_s0[held], expected[1], atol=1e-3)
     formulas = analyse(data, folds=FOLDS)
-    np.testing.assert_allclose(result.membership, formulas.membership, atol=1e-3)
+    np.testing.assert_allclose(result.memberships, formulas.memberships, atol=1e-3)
     np.testing.assert_allclose(rates_of(result), rates_of(formulas), atol=0.03)
     assert "LogisticRegression on age, sbp" in str(result)
     assert result.outcome_model.coefficients.empty
@@ -797,7 +798,7 @@ def test_the_printed_result_says_what_was_done():
 def test_frames_plots_and_pickles():
     result = analyse(n_boot=45, n_perm=19, external=outsiders(), borrow="auc", level=0.9)
     assert result.metrics == ("cfpr", "cfnr", "fpr", "fnr")
-    assert result.membership.index.equals(people().index)
+    assert result.memberships.index.equals(people().index)
     assert set(result.shares.columns) >= {"overall", "among_errors", "among_all"}
     assert result.outcome_model.coefficients.index.tolist() == [
         "Intercept", "age", "sbp", "treated", "S: risk >= 0.5",
@@ -828,3 +829,62 @@ def test_one_newton_step_of_the_propensity_is_enough_under_permuted_labels(monke
         error = step.null.rates[metric][:, :6] - exact.null.rates[metric][:, :6]
         spread = exact.null.rates[metric][:, :6].std(axis=0)
         assert 0 < np.abs(error / spread).mean() < 0.02, error / spread
+
+
+# -- what a reader has to see ---------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::cfair.errors.CfairWarning")
+def test_weighting_alone_stands_beside_and_is_named_where_it_differs():
+    a = cfair.Audit(
+        cfair.load_cohort(), outcome="readmitted", score="risk", cutoff=0.5, groups=["sex", "race"]
+    )
+    formula = "treated ~ sex * race + risk + age + sbp"
+    result = a.small_subgroups(
+        formula, outcome_model="~ age + sbp", membership="~ age + sbp", n_boot=0
+    )
+    ipw = a.counterfactual(formula)
+    for metric in ("cfpr", "cfnr"):
+        mine, theirs = (r.rates[r.rates["metric"] == metric] for r in (result, ipw))
+        np.testing.assert_allclose(mine["estimate_ipw"], theirs["estimate"], atol=1e-12)
+        np.testing.assert_allclose(mine["se_ipw"], theirs["se"], atol=1e-12)
+    (note,) = [n for n in result.notes if n.startswith("weighting alone")]
+    assert "cFPR of F & Black" in note
+    assert "do not cover" in note
+    assert result.rates.query("metric == 'fpr'")["estimate_ipw"].isna().all()
+
+
+@pytest.mark.filterwarnings("ignore::cfair.errors.CfairWarning")
+def test_external_weights_are_those_of_repeated_rows_and_other_shares_are_said():
+    rng = np.random.default_rng(4)
+    table = bad_inputs.cohort(400, 3)
+    outside = bad_inputs.cohort(300, 4)[["sex", "race", "age"]]
+    outside["w"] = np.where(outside["race"] == "Other", 4, 1)
+    a = cfair.Audit(
+        table, outcome="y", score="s", cutoff=0.5, groups=["sex", "race"], treatment="d"
+    )
+    options = {
+        "outcome_model": "~ age", "membership": "~ age", "n_boot": 0,
+        "external_membership": "~ age",
+    }  # fmt: skip
+    repeated = outside.loc[np.repeat(outside.index, outside["w"])].sample(frac=1, random_state=rng)
+    one = a.small_subgroups("d ~ s + age", external=outside, external_weights="w", **options)
+    two = a.small_subgroups("d ~ s + age", external=repeated.reset_index(drop=True), **options)
+    three = a.small_subgroups("d ~ s + age", external=outside, **options)
+    np.testing.assert_allclose(one.rates["estimate"], two.rates["estimate"], atol=1e-9)
+    assert np.abs(one.rates["estimate"] - three.rates["estimate"]).max() > 1e-4
+    assert any("other shares of the groups" in note for note in one.notes)
+    with pytest.raises(DataError, match="give external="):
+        a.small_subgroups("d ~ s + age", external_weights="w", outcome_model="~ age",
+                          membership="~ age")  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::cfair.errors.CfairWarning")
+def test_too_few_replicates_are_said_where_the_intervals_would_be():
+    a = cfair.Audit(
+        bad_inputs.cohort(300), outcome="y", score="s", cutoff=0.5, groups="sex", treatment="d"
+    )
+    result = a.small_subgroups("d ~ s + age", outcome_model="~ age", membership="~ age", n_boot=5)
+    assert "5 replicates are fewer than the 40 that a variance needs" in str(result)
+    assert "[–" not in str(result)
+    result.plot_overlap()

@@ -21,9 +21,10 @@ from cfair.cohort import build_cohort, declare, make_cohort
 from cfair.errors import DataError, RankWarning
 from cfair.estimators.confusion import RATES
 from cfair.formula import build_design
-from cfair.nuisance.logistic import fit_logistic, score_test
+from cfair.nuisance.logistic import fit_logistic
+from cfair.nuisance.omitted import omitted_call, omitted_groups, score_test
 from cfair.nuisance.overlap import overlap
-from cfair.nuisance.propensity import estimate_propensity, omitted_call, omitted_groups
+from cfair.nuisance.propensity import estimate_propensity
 from cfair.nuisance.request import read_model
 from cfair.roles import Roles
 

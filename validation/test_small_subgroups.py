@@ -186,11 +186,11 @@ def test_internal_models():
             compare("small: outcome models", found, value, 1e-8, name)
     compare(
         "small: membership, as it was",
-        result.membership.to_numpy()[:20],
+        result.memberships.to_numpy()[:20],
         case["membership"]["first_20_rows"],
         LOOSE,
     )
-    check("small: membership, as it was", bool((result.membership.sum(axis=1) > 1).any()), "sums")
+    check("small: membership, as it was", bool((result.memberships.sum(axis=1) > 1).any()), "sums")
 
 
 def test_internal_membership_coefficients_with_an_optimiser_that_stops_early():

@@ -51,10 +51,10 @@ from cfair.inference.replicates import (
 )
 from cfair.inference.rows import Rows
 from cfair.nuisance.by_group import ByGroupRequest
-from cfair.nuisance.crossfit import Folds
+from cfair.nuisance.crossfit import Folds, make_folds
 from cfair.nuisance.membership import MembershipModel, membership_model
 from cfair.nuisance.order import content_numbers
-from cfair.nuisance.request import ModelRequest, make_folds
+from cfair.nuisance.request import ModelRequest
 from cfair.nuisance.under_groups import GroupMembership, OutcomeUnderGroups, outcome_under_groups
 from cfair.results.group_intervention import INTERVENED, LABELS, GroupInterventionResult
 from cfair.results.rates import MetricRows

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from cfair.columns import check_cutoff
 from cfair.errors import DataError
 from cfair.nuisance.by_group import ByGroupRequest, read_by_group, read_classifier
-from cfair.nuisance.request import FoldsRequest, ModelRequest, read_folds, read_model
+from cfair.nuisance.crossfit import FoldsRequest, read_folds
+from cfair.nuisance.request import ModelRequest, read_model
 from cfair.options import check_option
 from cfair.roles import Declared
 

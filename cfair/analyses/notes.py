@@ -12,9 +12,10 @@ from cfair.inference.estimates import RateEstimates
 from cfair.inference.intervals import beyond
 from cfair.inference.refit import CounterfactualModels
 from cfair.inference.replicates import MIN_REPLICATES, RateDraws
+from cfair.nuisance.omitted import Omitted, omitted_call, omitted_groups
 from cfair.nuisance.outcome import Outcome
 from cfair.nuisance.overlap import Overlap
-from cfair.nuisance.propensity import Omitted, Propensity, omitted_call, omitted_groups
+from cfair.nuisance.propensity import Propensity
 from cfair.results import text
 from cfair.results.rates import MetricRows
 

@@ -75,7 +75,9 @@ class Replicates:
                     f"permutations must be whole numbers of shape (replicates, {n}), a row number "
                     f"for each row used, not {given.dtype} of shape {given.shape}."
                 )
-            if len(given) == 0 or given.min() < 0 or given.max() >= n:
+            if len(given) == 0:
+                raise DataError("permutations holds no replicate.")
+            if given.min() < 0 or given.max() >= n:
                 raise DataError(f"permutations must hold row numbers from 0 to {n - 1}.")
             if (np.sort(given, axis=1) != np.arange(n)).any():
                 raise DataError("each row of permutations must hold every row number exactly once.")
@@ -161,6 +163,13 @@ def check_replicates(
         if resamples is not None:
             raise ValueError("resamples= needs a bootstrap kind; bootstrap=None asks for none.")
         boots = 0
+    if hasattr(resamples, "iloc"):
+        resamples = np.asarray(resamples)  # a frame with a row per replicate
+    if resamples is not None and (isinstance(resamples, str) or not hasattr(resamples, "__len__")):
+        raise ValueError(
+            "resamples must be a list of arrays of row numbers, one per replicate, not "
+            f"{type(resamples).__name__}."
+        )
     return Replicates(
         n_boot=boots,
         n_perm=check_count(n_perm, "n_perm"),

@@ -11,25 +11,22 @@ from numpy.typing import NDArray
 
 from cfair.analyses.observed import targets
 from cfair.cohort import Cohort
-from cfair.errors import DataError
 from cfair.estimators.small_subgroup import SmallSubgroupSums
 from cfair.inference.rows import Rows, ranks
 from cfair.inference.small_subgroup import Borrowing, Probabilities, SmallSubgroupModels
 from cfair.nuisance.borrowing import CRITERIA
-from cfair.nuisance.crossfit import Folds
+from cfair.nuisance.crossfit import Folds, FoldsRequest, make_folds, read_folds
 from cfair.nuisance.external import External, external_probabilities
 from cfair.nuisance.external_request import ExternalRequest, read_external
 from cfair.nuisance.membership import MembershipFit, membership_model
-from cfair.nuisance.order import content_order
-from cfair.nuisance.propensity import Propensity, estimate_propensity
-from cfair.nuisance.request import (
-    FoldsRequest,
-    ModelRequest,
-    content_keys,
-    make_folds,
-    read_folds,
-    read_model,
+from cfair.nuisance.order import content_numbers, content_order
+from cfair.nuisance.propensity import (
+    Propensity,
+    estimate_propensity,
+    require_finite_weights,
+    require_treatment,
 )
+from cfair.nuisance.request import ModelRequest, read_model
 from cfair.nuisance.small_outcome import CallOutcome, estimate_call_outcome
 from cfair.options import check_option
 from cfair.roles import Declared
@@ -85,6 +82,7 @@ def read_small_subgroups(
     external_membership: Any = None,
     borrow: str = "brier",
     scale_external: str = "consistent",
+    external_weights: Any = None,
     renormalise: bool = True,
     folds: Any = 5,
 ) -> SmallSubgroupRequest:
@@ -94,7 +92,7 @@ def read_small_subgroups(
     ----------
     declared : Declared
     propensity, outcome_model, membership, external, external_membership, borrow, scale_external, \
-renormalise, folds
+external_weights, renormalise, folds
         As the user gave them.
 
     Returns
@@ -115,7 +113,9 @@ renormalise, folds
         read_model(outcome_model, declared, what="outcome model"),
         member,
         how,
-        read_external(external, declared, member, external_membership, scale_external),
+        read_external(
+            external, declared, member, external_membership, scale_external, external_weights
+        ),
         borrow,
         bool(renormalise),
     )
@@ -181,11 +181,7 @@ def fit_small_subgroups(
     -------
     FittedSmallSubgroups
     """
-    if cohort.d is None:
-        raise DataError(
-            "no treatment is declared. Put it on the left of the propensity formula "
-            '("treated ~ ..."), or give treatment= its column.'
-        )
+    d = require_treatment(cohort)
     folds = make_folds(request.folds, cohort, seed)
     assert folds is not None
     learns = request.propensity.learner is not None
@@ -200,7 +196,7 @@ def fit_small_subgroups(
     propensity = estimate_propensity(
         request.propensity, cohort, truncation, folds if learns else None, seed=seed
     )
-    _require_finite_weights(cohort, propensity)
+    require_finite_weights(cohort, propensity)
     outcome = estimate_call_outcome(request.outcome, cohort, folds, truncation, seed=seed)
     external, borrowing = None, None
     if request.external is not None:
@@ -212,7 +208,7 @@ def fit_small_subgroups(
     groups = cohort.groups
     fits = (propensity.fit, *(found.fit for found in outcome.fits))
     models = SmallSubgroupModels(
-        Rows(cohort.y, cohort.s, cohort.d, groups.codes, groups.n_groups, cohort.weights),
+        Rows(cohort.y, cohort.s, d, groups.codes, groups.n_groups, cohort.weights),
         targets(cohort),
         Probabilities(propensity.pi, outcome.mu0, outcome.mu0_s1, outcome.mu0_s0),
         propensity.model(cohort, labels=labels),
@@ -221,7 +217,7 @@ def fit_small_subgroups(
         membership,
         borrowing,
         truncation,
-        content_keys(cohort) / 2.0**64,
+        content_numbers(cohort),
         ranks(content_order(cohort)).astype(np.float64),
         [None if fit is None else fit.coef for fit in fits],
         exact,
@@ -232,12 +228,3 @@ def fit_small_subgroups(
     return FittedSmallSubgroups(
         propensity, outcome, fit, folds, external, models, sums, alpha, p_group
     )
-
-
-def _require_finite_weights(cohort: Cohort, propensity: Propensity) -> None:
-    certain = (cohort.d == 0) & (propensity.pi >= 1)
-    if certain.any():
-        raise DataError(
-            f"{int(certain.sum())} untreated rows have a propensity of 1, so their weight is "
-            "infinite. Truncate: truncation=(0.005, 0.995)."
-        )

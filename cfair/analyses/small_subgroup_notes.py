@@ -10,14 +10,20 @@ from cfair.cohort import Cohort
 from cfair.frame import show_some
 from cfair.inference.drawn_estimates import DrawnEstimates
 from cfair.inference.estimates import RateEstimates
+from cfair.inference.influence import RateCovariance
 from cfair.inference.replicates import RateDraws
 from cfair.nuisance.external import External
+from cfair.nuisance.membership import MembershipFit
 from cfair.results.rates import MetricRows
 
 #: Why draws of faircfint give no standard errors.
 FAIRCFINT_SPREAD = "the spread of faircfint's draws is no standard error"
 #: Replicates for each group below which the test of equal rates loses power.
 _ENOUGH = 10
+#: Effective untreated events or non-events from which a group can stand alone.
+_ALONE = 30.0
+#: Difference in a group's share from which an external population is said to be another.
+_OTHER_SHARES = 0.05
 
 
 def method_notes(permutes: bool, kind: str | None) -> list[str]:
@@ -55,6 +61,65 @@ def method_notes(permutes: bool, kind: str | None) -> list[str]:
             "does not."
         )
     return notes
+
+
+def agreement_notes(
+    cohort: Cohort, estimates: Sequence[RateEstimates], weighted: RateCovariance
+) -> list[str]:
+    """Groups large enough to stand alone in which weighting alone finds another rate.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    estimates : sequence of RateEstimates
+    weighted : RateCovariance
+        The same rates by weighting alone.
+
+    Returns
+    -------
+    list of str
+    """
+    K, T = cohort.groups.n_groups, len(weighted.estimate) // 2
+    parts = []
+    for m, (e, label) in enumerate(zip(estimates, ("cFPR", "cFNR"), strict=True)):
+        at = slice(m * T, m * T + K)
+        other, kish = weighted.estimate[at], weighted.kish[at]
+        se = np.sqrt(np.maximum(np.diag(weighted.covariance)[at], 0.0))
+        apart = (kish >= _ALONE) & (np.abs(e.estimate[:K] - other) > 2 * se)
+        parts += [
+            f"{label} of {cohort.groups.names[k]} {e.estimate[k]:.3f} ({other[k]:.3f})"
+            for k in np.flatnonzero(apart)
+        ]
+    if not parts:
+        return []
+    return [
+        "weighting alone, in parentheses, finds other rates where groups are large enough for it: "
+        f"{show_some(parts, 6)}. There the covariates do not explain the differences between "
+        "groups; these intervals and tests are about the pulled rates, and do not cover the rates "
+        "of such groups. Use Audit.counterfactual for them."
+    ]
+
+
+def truncation_notes(cohort: Cohort, membership: MembershipFit) -> list[str]:
+    """Say it where the probabilities of the groups are truncated in many rows.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    membership : MembershipFit
+
+    Returns
+    -------
+    list of str
+    """
+    share = membership.n_truncated / cohort.n_used
+    if share <= 0.1:
+        return []
+    return [
+        f"the probability of some group is truncated in {100 * share:.0f}% of the rows: covariates "
+        "all but exclude groups there, or there are many small groups. Merge groups, or use fewer "
+        "covariates."
+    ]
 
 
 def size_notes(
@@ -96,11 +161,12 @@ def size_notes(
     return notes
 
 
-def external_notes(external: External, permutes: bool) -> list[str]:
-    """What borrowing leaves out.
+def external_notes(cohort: Cohort, external: External, permutes: bool) -> list[str]:
+    """What borrowing leaves out, and where the external people are others.
 
     Parameters
     ----------
+    cohort : Cohort
     external : External
     permutes : bool
         Whether there is a permutation null.
@@ -116,6 +182,23 @@ def external_notes(external: External, permutes: bool) -> list[str]:
         notes.append(
             "the external model is fitted once: standard errors leave out its sampling error."
         )
+    if external.mass is not None:
+        groups = cohort.groups
+        here = np.bincount(groups.codes, cohort.weights, groups.n_groups)
+        own, other = here / here.sum(), external.mass / external.mass.sum()
+        apart = [
+            f"{groups.names[k]} {100 * other[k]:.0f}% ({100 * own[k]:.0f}%)"
+            for k in np.argsort(-np.abs(other - own), kind="stable")
+            if abs(other[k] - own[k]) > _OTHER_SHARES
+        ]
+        if apart:
+            weighted = " Give external_weights= if it is a sample with weights." * (
+                cohort.weights is not None
+            )
+            notes.append(
+                f"external has other shares of the groups than the cohort, in parentheses: "
+                f"{show_some(apart, 6)}. What is borrowed moves the rates.{weighted}"
+            )
     if permutes:
         notes.append(
             "permuted labels have no relation to the covariates while the external probabilities "

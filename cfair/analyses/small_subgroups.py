@@ -28,15 +28,19 @@ from cfair.analyses.small_subgroup_models import (
 )
 from cfair.analyses.small_subgroup_notes import (
     FAIRCFINT_SPREAD,
+    agreement_notes,
     external_notes,
     method_notes,
     range_notes,
     size_notes,
+    truncation_notes,
 )
 from cfair.cohort import Cohort
 from cfair.inference.drawn_estimates import DrawnEstimates
 from cfair.inference.estimates import RateEstimates
-from cfair.inference.influence import RateCovariance
+from cfair.inference.influence import RateCovariance, rate_covariance
+from cfair.inference.moments import contribution_moments, contribution_scores
+from cfair.inference.refit import CounterfactualModels
 from cfair.inference.replicates import (
     MIN_REPLICATES,
     RateDraws,
@@ -111,6 +115,7 @@ def small_subgroups(
     drawn = drawn_estimates(joint, cohort, _METRICS, spread, _no_variance(kind))
     estimates: list[RateEstimates] = [*drawn]
     rows = _rows(cohort, drawn, joint)
+    weighted = _weighted(cohort, fitted)
     observed = observed_estimates(cohort, ["fpr", "fnr"])
     diagnostics = overlap(cohort, fitted.propensity)
     external = fitted.external
@@ -123,8 +128,10 @@ def small_subgroups(
         *model_notes(cohort, fitted.propensity),
         *overlap_notes(cohort, fitted.propensity, diagnostics),
         *method_notes(replicates.permutes, kind),
+        *agreement_notes(cohort, estimates, weighted),
+        *truncation_notes(cohort, fitted.membership),
         *size_notes(cohort, drawn, boot, kind),
-        *(() if external is None else external_notes(external, replicates.permutes)),
+        *(() if external is None else external_notes(cohort, external, replicates.permutes)),
         *cluster_notes(cohort),
         *replicate_notes(cohort, replicates),
         *care_notes(cohort, estimates, rows),
@@ -143,13 +150,14 @@ def small_subgroups(
         estimator="small subgroups by Bayes' rule",
         propensity=fitted.propensity,
         outcome_model=fitted.outcome,
-        membership_fit=fitted.membership,
+        membership_model=fitted.membership,
         membership_text=_membership_text(request.membership),
         p_group=fitted.p_group,
         folds=fitted.folds,
         renormalise=request.renormalise,
         borrowed=_borrowed(fitted, cohort, request, null_alpha, boot_alpha),
         sums=fitted.sums,
+        weighted=weighted,
         joint=joint,
         overlap=diagnostics,
         null=null,
@@ -245,6 +253,21 @@ def _joint(
         rows.append(by_target(share))
     covariance = draws_covariance(spread, _METRICS, estimate)
     return RateCovariance(estimate, covariance, np.concatenate(kish), np.concatenate(rows))
+
+
+def _weighted(cohort: Cohort, fitted: FittedSmallSubgroups) -> RateCovariance:
+    """The same rates by weighting alone, which need no model of the groups."""
+    assert cohort.d is not None
+    found = fitted.propensity.binary
+    model = CounterfactualModels(
+        fitted.models.rows, "ipw", fitted.propensity.pi, truncation=fitted.propensity.truncation
+    )
+    added = model.contributions(treatment=found)
+    K, scores = cohort.groups.n_groups, None
+    if cohort.cluster is not None:
+        scores = contribution_scores(added, K, cohort.weighted_cluster, cohort.weights)
+    moments = contribution_moments(added, K, cohort.weights)
+    return rate_covariance(moments, targets(cohort), cluster_scores=scores)
 
 
 def _rows(

@@ -16,17 +16,16 @@ from cfair.inference.contributions import Contributions
 from cfair.inference.refit import ESTIMATORS, CounterfactualModels
 from cfair.inference.rows import Rows
 from cfair.nuisance.binary import BinaryFit
-from cfair.nuisance.crossfit import Folds
+from cfair.nuisance.crossfit import Folds, FoldsRequest, make_folds, read_folds
 from cfair.nuisance.order import content_numbers
 from cfair.nuisance.outcome import Outcome, estimate_outcome
-from cfair.nuisance.propensity import Propensity, estimate_propensity
-from cfair.nuisance.request import (
-    FoldsRequest,
-    ModelRequest,
-    make_folds,
-    read_folds,
-    read_model,
+from cfair.nuisance.propensity import (
+    Propensity,
+    estimate_propensity,
+    require_finite_weights,
+    require_treatment,
 )
+from cfair.nuisance.request import ModelRequest, read_model
 from cfair.options import check_option
 from cfair.roles import Declared
 
@@ -192,22 +191,17 @@ def fit_models(
     -------
     FittedModels
     """
-    if cohort.d is None:
-        raise DataError(
-            "no treatment is declared. Put it on the left of the propensity formula "
-            '("treated ~ ..."), or give treatment= its column.'
-        )
+    d = require_treatment(cohort)
     seed, labels = replicates.seed, replicates.permutes
     folds = make_folds(request.folds, cohort, seed)
     propensity = outcome = None
     if request.propensity is not None:
         propensity = estimate_propensity(request.propensity, cohort, truncation, folds, seed=seed)
-        _require_finite_weights(cohort, propensity)
+        require_finite_weights(cohort, propensity)
     if request.outcome is not None:
         outcome = estimate_outcome(request.outcome, cohort, folds, labels=labels, seed=seed)
-    rows = Rows(
-        cohort.y, cohort.s, cohort.d, cohort.groups.codes, cohort.groups.n_groups, cohort.weights
-    )
+    groups = cohort.groups
+    rows = Rows(cohort.y, cohort.s, d, groups.codes, groups.n_groups, cohort.weights)
     fits_again = (propensity is not None and propensity.binary is not None) or (
         outcome is not None and outcome.model is not None
     )
@@ -259,13 +253,3 @@ def _remarks(
 
 def _coefficients(fit: BinaryFit | None) -> Array | None:
     return None if fit is None or fit.fit is None else fit.fit.coef
-
-
-def _require_finite_weights(cohort: Cohort, propensity: Propensity) -> None:
-    assert cohort.d is not None
-    certain = (cohort.d == 0) & (propensity.pi >= 1)
-    if certain.any():
-        raise DataError(
-            f"{int(certain.sum())} untreated rows have a propensity of 1, so their weight is "
-            "infinite. Truncate: truncation=(0.005, 0.995)."
-        )

@@ -20,7 +20,7 @@ from cfair.formula import Design, build_design, parse_formula
 from cfair.frame import show_some
 from cfair.groups import Groups, make_groups
 from cfair.nuisance.learners import features
-from cfair.nuisance.membership_checks import fit_notes
+from cfair.nuisance.membership_checks import membership_fit_notes
 from cfair.nuisance.multinomial import MultinomialFit, fit_multinomial
 from cfair.options import check_option
 
@@ -194,7 +194,9 @@ def get_pa_ext_small(
     fit: Any
     if fit_method_ext == "multinomial":
         fit = fit_multinomial(design.matrix, groups.codes, groups.n_groups)
-        notes = fit_notes([fit], design.names, pasted(groups), what="external membership model")
+        notes = membership_fit_notes(
+            [fit], design.names, pasted(groups), what="external membership model"
+        )
     else:
         fit = network(NETWORKS["external"], seed, scale=False)
         fit.fit(features(design)[0], groups.codes)

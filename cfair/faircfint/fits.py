@@ -24,7 +24,8 @@ from cfair.faircfint.labels import pasted
 from cfair.faircfint.models import Settings
 from cfair.faircfint.table import Input, refuse_labels
 from cfair.inference.small_subgroup import SmallSubgroupModels
-from cfair.nuisance.request import FoldsRequest, content_keys
+from cfair.nuisance.crossfit import FoldsRequest
+from cfair.nuisance.order import content_numbers
 
 Array = NDArray[np.float64]
 
@@ -153,5 +154,5 @@ def _observed_folds(cohort: Cohort, fitted: FittedModels, s: Settings) -> NDArra
     if s.folds is not None:
         return given_folds(s.folds, cohort.n_used, "folds")
     rows = fitted.models.rows
-    at = rows.canonical(content_keys(cohort) / 2.0**64, by_group=True)
+    at = rows.canonical(content_numbers(cohort), by_group=True)
     return deal_folds(rows.group, int(s.nfolds), at, observed_folds_seed(s.seed))

@@ -174,7 +174,7 @@ def _per_row(result: CounterfactualResult, small: SmallSubgroupResult | None) ->
     found["folds"] = pd.Series(small.folds.codes + 1, index, name="fold")
     if small.borrowed is not None:
         external = small.borrowed.external.p
-        found["membership_internal"] = pd.DataFrame(small.membership_fit.p, index, columns=names)
+        found["membership_internal"] = pd.DataFrame(small.membership_model.p, index, columns=names)
         found["membership_external"] = pd.DataFrame(external, index, columns=names)
         found["alpha_null"] = small.borrowed.null_alpha
         found["alpha_boot"] = small.borrowed.boot_alpha

@@ -1,4 +1,4 @@
-"""The propensity design as a permutation of labels sees it, and the fit without the labels."""
+"""The design of a model as a permutation of labels sees it, and the fit without the labels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfair.inference.rows import Arrangement
-from cfair.nuisance.binary import BinaryModel, constant_of_groups, has_constant
+from cfair.nuisance.binary import BinaryModel
+from cfair.nuisance.design_rows import constant_of_groups, has_constant_column
 from cfair.nuisance.logistic import fit_logistic, independent_columns
 
 Array = NDArray[np.float64]
@@ -17,7 +18,7 @@ Integers = NDArray[np.integer]
 
 @dataclass(frozen=True)
 class NullDesign:
-    """Propensity design cut by what a permutation of the labels changes.
+    """Design of a propensity or outcome model cut by what a permutation of the labels changes.
 
     Attributes
     ----------
@@ -48,7 +49,7 @@ class NullDesign:
     @property
     def has_constant(self) -> bool:
         """Whether a column of the fixed part is constant, as the intercept is."""
-        return has_constant(self.columns)
+        return has_constant_column(self.columns)
 
     @property
     def free_of_attributes(self) -> bool:
@@ -111,7 +112,7 @@ class NullFit:
     fitted, pi : (n,) arrays
         Probabilities before and after truncation.
     careful : bool
-        Whether columns separate the treatment, or the fit did not converge.
+        Whether columns separate the event that is modelled, or the fit did not converge.
     """
 
     coef: Array
@@ -142,7 +143,7 @@ class NullFit:
 def null_design(
     model: BinaryModel | None, pi: Array | None, truncation: tuple[float, float]
 ) -> NullDesign:
-    """Cut a propensity by what the labels change, with columns of full rank.
+    """Cut the design of a model by what the labels change, with columns of full rank.
 
     Parameters
     ----------
@@ -173,7 +174,7 @@ def null_design(
 
 
 def fit_without_labels(d: Integers, design: NullDesign, weights: Array | None = None) -> NullFit:
-    """Fit the part of the propensity that no permutation changes.
+    """Fit the part of a model that no permutation changes.
 
     Parameters
     ----------

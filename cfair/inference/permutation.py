@@ -1,9 +1,9 @@
 """The permutation null: group labels permuted over the rows, models refitted.
 
-What does not depend on the labels is computed once. Without attributes in the propensity a
+What does not depend on the labels is computed once. Without attributes in the models a
 permutation is sums of fixed weights by label. With attributes in terms of their own, one Newton
 step from the fit without them needs only sums by label, and shifts the odds of a group by a common
-factor. Everything else, small data, and ``exact=True`` refit the propensity in every replicate.
+factor. Everything else, small data, and ``exact=True`` refit the models in every replicate.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class PermutationNull:
     wald : (R, 2) array
         Logit Wald statistics of cFPR and cFNR in each replicate.
     method : str
-        How the propensity followed the labels.
+        How the models, propensity and outcome model, followed the labels.
     not_converged : int
         Replicates whose refit did not converge.
     """

@@ -12,21 +12,18 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from cfair.errors import DataError
-from cfair.nuisance.checks import fold_notes
+from cfair.nuisance.checks import binary_fold_notes
 from cfair.nuisance.crossfit import Folds
-from cfair.nuisance.design_rows import DesignRows as DesignRows
-from cfair.nuisance.design_rows import RowsUnderGroups, constant_of_groups
-from cfair.nuisance.design_rows import design_rows as design_rows
-from cfair.nuisance.design_rows import has_constant as has_constant
+from cfair.nuisance.design_rows import DesignRows, RowsUnderGroups, constant_of_groups
 from cfair.nuisance.logistic import (
     FittedModel,
     LogisticFit,
     fit_logistic,
-    fit_logistic_many,
     independent_columns,
     solve_information,
     sweep,
 )
+from cfair.nuisance.logistic_many import fit_logistic_many
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
@@ -193,7 +190,7 @@ class BinaryModel:
             if every is not None and self.every is not None:
                 every[held] = self.every.probabilities(fits[-1].coef, held)
         converged = all(fit.converged for fit in fits)
-        notes = fold_notes(fits) if counts is None and labels is None else ()
+        notes = binary_fold_notes(fits) if counts is None and labels is None else ()
         return BinaryFit(tuple(values), converged=converged, notes=notes, every=every)
 
     def _logistic(

@@ -1,4 +1,4 @@
-"""What went wrong in the fit of a binary model, or in probabilities that were given for one."""
+"""Checks of a binary model: what went wrong in its fit, and what is refused before or instead."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 _EVENTS = {"propensity": "treatment", "outcome model": "the event"}
 
 
-def fit_notes(
+def binary_fit_notes(
     design: Design, fit: LogisticFit, text: str, what: str, unlike: int = 0
 ) -> list[str]:
     """What went wrong in a fit, as warnings and as notes.
@@ -110,7 +110,7 @@ def unlike_rows(
     return unlike
 
 
-def fold_notes(fits: Sequence[LogisticFit]) -> tuple[str, ...]:
+def binary_fold_notes(fits: Sequence[LogisticFit]) -> tuple[str, ...]:
     """What went wrong in the fits outside each fold, in sentences.
 
     Parameters

@@ -15,15 +15,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from cfair.cohort import Cohort
 from cfair.errors import DataError
 from cfair.frame import show_some
+from cfair.nuisance.order import Keys, content_keys, labels_by_content, mixed_keys
+from cfair.roles import Declared
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
-Keys = NDArray[np.uint64]
 
 _PURPOSE = 101  # keeps folds independent of permutations and bootstraps under the same seed
-_MISSING = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -78,6 +79,87 @@ class Folds:
     def name(self, fold: int) -> str:
         """What a message calls a fold."""
         return f"fold {self.labels[fold] if self.labels else fold + 1}"
+
+
+# ------------------------------------------------------------------------------ what was asked for
+
+
+@dataclass(frozen=True, eq=False)
+class FoldsRequest:
+    """Folds as the user gave them: a number, or the fold of each row.
+
+    Attributes
+    ----------
+    number : int or None
+    column : str or None
+        Column of the table that holds the fold of each row.
+    values : pandas.Series or None
+        The fold of each row on the table's index.
+    """
+
+    number: Any = None
+    column: str | None = None
+    values: pd.Series | None = None
+
+    @property
+    def missing(self) -> dict[str, NDArray[np.bool_]]:
+        """Rows without a fold."""
+        return {} if self.values is None else {"folds": self.values.isna().to_numpy()}
+
+
+def read_folds(value: Any, declared: Declared) -> FoldsRequest | None:
+    """Understand what was given as folds.
+
+    Parameters
+    ----------
+    value : int, name, array or None
+        Number of folds, a column or an array with the fold of each row; None for none.
+    declared : Declared
+
+    Returns
+    -------
+    FoldsRequest or None
+    """
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return FoldsRequest(column=value, values=declared.table.column(value, "folds"))
+    if np.ndim(value) == 1:
+        return FoldsRequest(values=declared.table.align(value, "folds"))
+    if np.ndim(value) > 1:
+        folds_given(value)  # which refuses them
+    return FoldsRequest(number=value)
+
+
+def make_folds(request: FoldsRequest | None, cohort: Cohort, seed: int = 0) -> Folds | None:
+    """Folds of the rows used, drawn within groups or as given.
+
+    Parameters
+    ----------
+    request : FoldsRequest or None
+    cohort : Cohort
+    seed : int, default 0
+
+    Returns
+    -------
+    Folds or None
+
+    Raises
+    ------
+    ValueError, DataError
+        If there are too many folds, or only one.
+    """
+    if request is None:
+        return None
+    if request.values is not None:
+        return folds_given(request.values.to_numpy()[cohort.rows])
+    return draw_folds(
+        request.number,
+        content_keys(cohort),
+        strata=cohort.groups.codes,
+        cluster=cohort.cluster,
+        seed=seed,
+    )
 
 
 # ------------------------------------------------------------------------------ making the folds
@@ -156,13 +238,13 @@ def draw_folds(
     """
     n = len(keys)
     n_folds = check_folds(n_folds, n)
-    mixed = _mix(np.asarray(keys, dtype=np.uint64))
+    mixed = mixed_keys(np.asarray(keys, dtype=np.uint64))
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_PURPOSE,)))
     if cluster is not None:
-        codes = _deal_clusters(n_folds, _by_content(cluster, mixed), rng)
+        codes = _deal_clusters(n_folds, labels_by_content(cluster, mixed), rng)
         note = "clusters kept whole" + (", not stratified" if strata is not None else "")
         return Folds(codes, n_folds, drawn=True, note=note)
-    stratum = np.zeros(n, dtype=np.intp) if strata is None else _by_content(strata, mixed)
+    stratum = np.zeros(n, dtype=np.intp) if strata is None else labels_by_content(strata, mixed)
     order = np.lexsort([mixed, stratum])
     shuffled = order[np.lexsort([rng.random(n), stratum[order]])]
     codes = np.empty(n, dtype=np.intp)
@@ -208,16 +290,6 @@ def folds_given(values: Any) -> Folds:
     return Folds(codes.astype(np.intp), len(labels), drawn=False, labels=tuple(map(repr, labels)))
 
 
-def _by_content(labels: Any, mixed: Keys) -> NDArray[np.intp]:
-    """Number labels by the rows they have, whatever they are called and in whatever order."""
-    codes, uniques = pd.factorize(np.asarray(labels), use_na_sentinel=False)
-    content = np.zeros(len(uniques), dtype=np.uint64)
-    np.add.at(content, codes, mixed)  # wraps around, which is meant
-    rank = np.empty(len(uniques), dtype=np.intp)
-    rank[np.argsort(content, kind="stable")] = np.arange(len(uniques))
-    return rank[codes]
-
-
 def _deal_clusters(
     n_folds: int, cluster: NDArray[np.intp], rng: np.random.Generator
 ) -> NDArray[np.intp]:
@@ -240,66 +312,6 @@ def _deal_clusters(
         fold_of[c] = fold
         heapq.heapreplace(waiting, (rows + int(sizes[c]), fold))
     return fold_of[cluster]
-
-
-# -------------------------------------------------------------------------- what identifies a row
-
-
-def row_keys(frame: pd.DataFrame, *arrays: NDArray[Any]) -> Keys:
-    """A number for each row that depends only on the values in it.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        Its columns in a fixed order; their names do not count. A category counts by its value,
-        and a number by its value in double precision: 1, 1.0 and True are the same.
-    *arrays : (n,) or (n, p) arrays
-        More columns. Computed values should be exact: one that differs in its last digit, as a sum
-        in another order does, gives another key.
-
-    Returns
-    -------
-    (n,) array of uint64
-        Equal for rows that are alike in everything.
-
-    Examples
-    --------
-    >>> frame = pd.DataFrame({"sex": ["F", "M", "F"], "age": [61, 58, 61]})
-    >>> keys = row_keys(frame)
-    >>> keys[0] == keys[2], keys[0] == keys[1]
-    (np.True_, np.False_)
-    """
-    columns = [_hash(frame.iloc[:, j]) for j in range(frame.shape[1])]
-    for array in arrays:
-        values = np.asarray(array)
-        wide = values[:, None] if values.ndim == 1 else values
-        columns += [_hash(pd.Series(wide[:, j])) for j in range(wide.shape[1])]
-    if not columns:
-        return np.zeros(len(frame), dtype=np.uint64)
-    together = pd.DataFrame(dict(enumerate(columns)))
-    keys: Keys = np.asarray(pd.util.hash_pandas_object(together, index=False), dtype=np.uint64)
-    return keys
-
-
-def _hash(column: pd.Series) -> Keys:
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        codes = column.cat.codes.to_numpy()
-        values = np.append(_hash(pd.Series(column.cat.categories)), _MISSING)
-        return values[codes]  # the code of a missing value is -1: the last
-    missing = column.isna().to_numpy()
-    if column.dtype.kind in "biuf":
-        values = pd.util.hash_array(column.to_numpy(np.float64, na_value=np.nan))
-    else:
-        values = pd.util.hash_array(column.to_numpy(dtype=object))
-    return np.where(missing, _MISSING, values)
-
-
-def _mix(keys: Keys) -> Keys:
-    """Spread keys over all 64 bits (splitmix64), so that sums of them tell sets of rows apart."""
-    z = keys + _MISSING
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
 
 
 # ------------------------------------------------------------------------ what a training set has

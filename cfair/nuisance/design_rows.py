@@ -239,7 +239,7 @@ def constant_of_groups(split: AttributeSplit) -> Array | None:
         None if the other columns hold a constant, or the group columns do not span one.
     """
     fixed, by_group = split.fixed, split.by_group
-    if by_group is None or has_constant(fixed):
+    if by_group is None or has_constant_column(fixed):
         return None
     present = by_group[by_group.any(axis=1)]
     if not len(present):
@@ -249,7 +249,7 @@ def constant_of_groups(split: AttributeSplit) -> Array | None:
     return found if np.max(np.abs(one - present @ found)) < 1e-9 else None
 
 
-def has_constant(columns: Array) -> bool:
+def has_constant_column(columns: Array) -> bool:
     """Whether one of the columns is a constant other than 0.
 
     Parameters

@@ -16,7 +16,7 @@ from cfair.formula import build_design
 from cfair.frame import show_some
 from cfair.nuisance.external_request import ExternalRequest
 from cfair.nuisance.membership import cut
-from cfair.nuisance.membership_checks import fit_notes, refuse_columns
+from cfair.nuisance.membership_checks import membership_fit_notes, refuse_columns
 from cfair.nuisance.multinomial import MultinomialFit, fit_multinomial
 from cfair.roles import Declared
 
@@ -43,6 +43,8 @@ class External:
     n_truncated : int
         Rows with a probability that was cut.
     notes : tuple of str
+    mass : (K,) array or None
+        Sum of the sampling weights of the external rows of each group.
     """
 
     p: Array
@@ -54,6 +56,7 @@ class External:
     scale: str
     n_truncated: int
     notes: tuple[str, ...] = ()
+    mass: Array | None = None
 
     def __repr__(self) -> str:
         rows = "" if self.sizes is None else f"; {int(self.sizes.sum()):,} external rows"
@@ -147,8 +150,10 @@ def _fitted(
             f"the formula {formula.text!r} has {design.matrix.shape[1]} terms, but external has "
             f"only {len(codes)} rows. Use fewer terms."
         )
-    fit = fit_multinomial(design.matrix, codes, K)
-    notes = fit_notes([fit], design.names, cohort.groups.names, what="external membership model")
+    fit = fit_multinomial(design.matrix, codes, K, weights=request.weights)
+    notes = membership_fit_notes(
+        [fit], design.names, cohort.groups.names, what="external membership model"
+    )
     if request.dropped:
         left_out = request.n_read - len(codes)
         notes.append(
@@ -165,6 +170,7 @@ def _fitted(
         request.scale,
         0,
         tuple(notes),
+        np.bincount(codes, request.weights, K).astype(np.float64),
     )
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from cfair.columns import formula_column, read_attribute
+from cfair.columns import Weights, formula_column, read_attribute, read_weights
 from cfair.errors import DataError
 from cfair.formula import Formula, parse_formula
-from cfair.frame import Table, as_table, show_some
+from cfair.frame import Table, as_table, is_name, show_some
 from cfair.groups import Factor
 from cfair.nuisance.request import ModelRequest
 from cfair.options import check_option
@@ -43,6 +44,8 @@ class ExternalRequest:
     labels : tuple
         Column labels of the given probabilities; empty for an array.
     scale : {"consistent", "faircfint"}
+    weights : (m,) array or None
+        Sampling weights of these rows.
     """
 
     formula: Formula | None = None
@@ -53,6 +56,7 @@ class ExternalRequest:
     values: tuple[pd.Series, ...] = ()
     labels: tuple[Any, ...] = ()
     scale: str = "consistent"
+    weights: NDArray[np.float64] | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -66,6 +70,7 @@ def read_external(
     membership: ModelRequest,
     formula: Any = None,
     scale: str = "consistent",
+    weights: Any = None,
 ) -> ExternalRequest | None:
     """Understand what was given as external information.
 
@@ -81,6 +86,8 @@ def read_external(
     formula : str, optional
         Of the external model, such as ``"~ age + sbp"``.
     scale : {"consistent", "faircfint"}, default "consistent"
+    weights : name or array, optional
+        Sampling weights of the external rows.
 
     Returns
     -------
@@ -94,10 +101,16 @@ def read_external(
     if value is None:
         if formula is not None:
             raise DataError("external_membership= is the formula of external data; give external=.")
+        if weights is not None:
+            raise DataError("external_weights= are those of external data; give external=.")
         return None
     wanted = [attribute.name for attribute in declared.attributes]
     columns = _as_columns(value, wanted, declared.table.n_rows)
     if columns is not None:
+        if weights is not None:
+            raise DataError(
+                "external holds probabilities, which have no weights: leave external_weights= out."
+            )
         labels = tuple(value.columns) if isinstance(value, pd.DataFrame) else ()
         return replace(_given(declared, columns, labels, formula), scale=scale)
     table = as_table(value)
@@ -114,14 +127,26 @@ def read_external(
         learner = membership.learner
         text = membership.formula.text if learner is None else learner.formula_text
     parsed = parse_formula(text, declared.columns, what=WHAT)
-    return replace(_read_rows(table, declared, parsed, formula is None), scale=scale)
+    found = _read_rows(table, declared, parsed, formula is None, _weights(table, weights))
+    return replace(found, scale=scale)
+
+
+def _weights(table: Table, weights: Any) -> Weights | None:
+    """Sampling weights of the external rows, checked."""
+    if weights is None:
+        return None
+    if is_name(weights):
+        return read_weights(table.column(weights, "external_weights"))
+    series = table.align(weights, "external_weights")
+    return read_weights(series.rename("external_weights"))
 
 
 def _as_columns(value: Any, attributes: Sequence[str], n_rows: int) -> list[Any] | None:
     """Columns of what can only be probabilities: a plain array, a frame without the attributes."""
     if isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.names is None:
         return [value[:, j] for j in range(value.shape[1])]
-    if np.ndim(value) == 1 and not isinstance(value, dict):
+    plain = isinstance(value, (np.ndarray, pd.Series, list, tuple))
+    if plain and np.ndim(value) == 1:
         raise DataError(
             "external must be a table with the attributes and covariates, or probabilities with "
             f"one column per group, not {type(value).__name__} of one dimension."
@@ -160,7 +185,11 @@ def _given(
 
 
 def _read_rows(
-    table: Table, declared: Declared, formula: Formula, is_default: bool
+    table: Table,
+    declared: Declared,
+    formula: Formula,
+    is_default: bool,
+    weights: Weights | None,
 ) -> ExternalRequest:
     names = {str(name) for name in table.names}
     absent = [name for name in formula.columns if name not in names]
@@ -186,6 +215,7 @@ def _read_rows(
             if own.missing_level is None
         },
         **{name: column.isna().to_numpy() for name, column in columns.items()},
+        **({} if weights is None else {weights.name: weights.missing}),
     }
     by_column = {name: int(mask.sum()) for name, mask in missing.items() if mask.any()}
     keep = ~np.logical_or.reduce(list(missing.values())) if missing else np.ones(table.n_rows, bool)
@@ -203,6 +233,7 @@ def _read_rows(
         tuple(factor.take(keep) for factor in attributes),
         table.n_rows,
         tuple(f"{name} missing ({n})" for name, n in by_column.items()),
+        weights=None if weights is None else weights.values[keep],
     )
 
 

@@ -15,7 +15,7 @@ from cfair.frame import show_some
 from cfair.nuisance.checks import require_rows
 from cfair.nuisance.crossfit import Folds, require_training_classes
 from cfair.nuisance.logistic import independent_columns
-from cfair.nuisance.membership_checks import fit_notes, membership_design
+from cfair.nuisance.membership_checks import membership_design, membership_fit_notes
 from cfair.nuisance.multinomial import fit_multinomial
 from cfair.nuisance.multinomial_many import fit_multinomial_many, predict_many
 from cfair.nuisance.order import content_order
@@ -240,7 +240,9 @@ class MembershipModel:
             raw[:, held] = fit.predict(self.design[held]).T
             fits.append(fit)
         converged = bool(fits) and all(fit.converged for fit in fits)
-        notes = fit_notes(fits, self.names, self.group_names, self.folds.n_folds) if say else []
+        if not say:
+            return raw, converged, ()
+        notes = membership_fit_notes(fits, self.names, self.group_names, self.folds.n_folds)
         return raw, converged, tuple(notes)
 
     # -- many fits ------------------------------------------------------------------------------

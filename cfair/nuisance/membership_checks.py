@@ -65,7 +65,7 @@ def refuse_columns(formula: Formula, cohort: Cohort) -> None:
             )
 
 
-def fit_notes(
+def membership_fit_notes(
     fits: Sequence[MultinomialFit],
     names: tuple[str, ...],
     group_names: tuple[str, ...],

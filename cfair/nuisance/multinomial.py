@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from cfair.errors import ConvergenceError, DataError
 from cfair.nuisance.logistic import independent_columns, solve_information
-from cfair.nuisance.multinomial_sweep import softmax, sweep
+from cfair.nuisance.multinomial_sweep import full_sweep, softmax
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
@@ -217,7 +217,7 @@ def against_first(coef: Array, classes: Integers) -> Array:
     return np.nan_to_num(coef[:, classes[1:]] - coef[:, classes[:1]]).T
 
 
-def constant_column(X: Array) -> Array:
+def constant_combination(X: Array) -> Array:
     """The combination of the columns that is 1 in all rows.
 
     Parameters
@@ -237,7 +237,7 @@ def constant_column(X: Array) -> Array:
 def _starting_values(Z: Array, code: Integers, w: Array, n_free: int) -> Array:
     """Equal shares in all rows; in large data the fit of a sixteenth of the rows."""
     share = np.log(np.bincount(code + 1, weights=w, minlength=n_free + 1))
-    beta = np.outer(share[1:] - share[0], constant_column(Z))
+    beta = np.outer(share[1:] - share[0], constant_combination(Z))
     some = slice(None, None, 16)
     if len(code) < _WARM_FROM or len(np.unique(code[some])) <= n_free:
         return beta
@@ -277,7 +277,7 @@ def settled(score: Array, X: Array, w: Array) -> NDArray[np.bool_]:
 def _newton(Z: Array, code: Integers, w: Array, beta: Array, max_iter: int) -> _State:
     def at(b: Array) -> tuple[float, Array, Array]:
         with np.errstate(over="ignore", invalid="ignore"):  # seen by the deviance
-            deviance, score, information = sweep(Z, code[None], w[None], b[:, None])
+            deviance, score, information = full_sweep(Z, code[None], w[None], b[:, None])
         return float(deviance[0]), score[:, 0], information[0]
 
     deviance, score, information = at(beta)

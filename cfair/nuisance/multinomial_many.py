@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfair.errors import DataError
-from cfair.nuisance.logistic import solve_many
+from cfair.nuisance.logistic_many import solve_many
 from cfair.nuisance.multinomial import (
     against_first,
     class_codes,
-    constant_column,
+    constant_combination,
     fit_multinomial,
     settled,
 )
@@ -21,9 +21,9 @@ from cfair.nuisance.multinomial_sweep import (
     CACHED,
     common_sweep,
     flat_sweep,
+    full_sweep,
     score_sweep,
     softmax,
-    sweep,
 )
 
 Array = NDArray[np.float64]
@@ -103,7 +103,7 @@ def fit_multinomial_many(
     B = max(len(np.atleast_2d(groups)), len(np.atleast_2d(w)))
     groups, w = np.broadcast_to(groups, (B, len(X))), np.broadcast_to(w, (B, len(X)))
     coef, converged = np.full((B, X.shape[1], n_groups), np.nan), np.zeros(B, dtype=bool)
-    first = constant_column(X) if start is None else np.asarray(start, dtype=np.float64)
+    first = constant_combination(X) if start is None else np.asarray(start, dtype=np.float64)
     size = _batch_size(w, n_groups)
     for begin in range(0, B, size):
         some = slice(begin, begin + size)
@@ -210,7 +210,7 @@ def _newton(
                     continue
                 at = X, code[some], w[some], beta[:, some]
                 if fresh[some[0]]:
-                    _, score[:, some], information[some] = sweep(*at, deviance=False)
+                    _, score[:, some], information[some] = full_sweep(*at, deviance=False)
                 else:
                     score[:, some] = score_sweep(*at)
         finite = np.isfinite(information[active]).all(axis=(1, 2))

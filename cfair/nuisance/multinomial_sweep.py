@@ -18,7 +18,7 @@ CACHED = 60_000  # numbers in the largest array of a block of rows
 _MODERATE = 20.0  # linear predictor up to which no probability is 1 to within rounding
 
 
-def sweep(
+def full_sweep(
     X: Array, code: Integers, w: Array, beta: Array, *, deviance: bool = True
 ) -> tuple[Array, Array, Array]:
     """One pass over the rows for several replicates: deviance, score and information.
@@ -64,7 +64,7 @@ def score_sweep(X: Array, code: Integers, w: Array, beta: Array) -> Array:
     Parameters
     ----------
     X, code, w, beta
-        As in :func:`sweep`.
+        As in :func:`full_sweep`.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def common_sweep(X: Array, code: Integers, w: Array, beta: Array) -> tuple[Array
     Parameters
     ----------
     X, code, w
-        As in :func:`sweep`.
+        As in :func:`full_sweep`.
     beta : (C, p) array
 
     Returns
@@ -115,7 +115,7 @@ def flat_sweep(X: Array, code: Integers, w: Array, beta: Array) -> tuple[Array, 
     Parameters
     ----------
     X, code, w, beta
-        As in :func:`sweep`, with a linear predictor that is the same in all rows.
+        As in :func:`full_sweep`, with a linear predictor that is the same in all rows.
 
     Returns
     -------

@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 from cfair.cohort import Cohort
 from cfair.errors import DataError
 from cfair.formula import Design, build_design
-from cfair.nuisance.binary import BinaryFit, BinaryModel, design_rows
-from cfair.nuisance.checks import check_probabilities, fit_notes, require_rows, unlike_rows
-from cfair.nuisance.crossfit import Folds, require_training_classes
+from cfair.nuisance.binary import BinaryFit, BinaryModel
+from cfair.nuisance.checks import binary_fit_notes, check_probabilities, require_rows, unlike_rows
+from cfair.nuisance.crossfit import Folds
+from cfair.nuisance.design_rows import design_rows
+from cfair.nuisance.fitted_result import check_modelled, predict
 from cfair.nuisance.learners import features
-from cfair.nuisance.order import content_order
-from cfair.nuisance.request import ModelRequest, check_modelled, predict
+from cfair.nuisance.outcome_model import outcome_model, refuse_outcome, require_events
+from cfair.nuisance.request import ModelRequest
 
 Array = NDArray[np.float64]
 
@@ -103,7 +105,7 @@ def estimate_outcome(
         check_modelled(request, cohort)
     if request.formula is None:
         return _given(request, cohort)
-    _check_formula(request, cohort)
+    refuse_outcome(request.formula, cohort)
     design = build_design(request.formula, cohort.data)
     untreated = _untreated_data(request, cohort)
     used = cohort.weighted if untreated is not None else cohort.weighted & (cohort.d == 0)
@@ -111,7 +113,7 @@ def estimate_outcome(
     if request.learner is not None:
         features(design)  # which refuses an intercept alone
     if folds is not None:
-        require_training_classes(folds, cohort.y, 2, used, "outcome model", ["no event", "event"])
+        require_events(cohort, folds, used)
     _require_both(cohort, used)
     train = design_rows(design, cohort, labels=labels, intercept=request.learner is None)
     at = train
@@ -119,17 +121,8 @@ def estimate_outcome(
         at = design_rows(
             design, cohort, untreated, labels=labels, intercept=request.learner is None
         )
-    model = BinaryModel(
-        cohort.y.astype(np.float64),
-        train,
-        (at,),
-        used,
-        cohort.weights,
-        None if request.learner is None else request.learner.estimator,
-        folds,
-        None if request.learner is None else content_order(cohort),
-        seed,
-        "outcome model",
+    model = outcome_model(
+        cohort, train, (at,), used, learner=request.learner, folds=folds, seed=seed
     )
     fit = model.fit()
     mu0 = fit.values[0]
@@ -143,7 +136,7 @@ def estimate_outcome(
     trouble = _trouble(design, model, fit, request.text, cohort)
     notes = (*request.formula.notes, *(f"outcome model: {n}" for n in fit.notes), *trouble)
     return Outcome(
-        _text(request, cohort),
+        request.shown(cohort.outcome_name),
         mu0,
         fit,
         model,
@@ -154,12 +147,6 @@ def estimate_outcome(
     )
 
 
-def _text(request: ModelRequest, cohort: Cohort) -> str:
-    if request.left is None and request.kind == "formula":
-        return f"{cohort.outcome_name} ~ {request.text.split('~', 1)[1].strip()}"
-    return request.text
-
-
 def _trouble(
     design: Design, model: BinaryModel, fit: BinaryFit, text: str, cohort: Cohort
 ) -> list[str]:
@@ -168,7 +155,7 @@ def _trouble(
         return []
     unlike = unlike_rows(model.train.matrix[model.used], model.at[0].matrix, fit.fit.kept)
     rows = int(np.count_nonzero(unlike & cohort.weighted))
-    return fit_notes(design, fit.fit, text, "outcome model", rows)
+    return binary_fit_notes(design, fit.fit, text, "outcome model", rows)
 
 
 def _require_both(cohort: Cohort, used: NDArray[np.bool_]) -> None:
@@ -182,16 +169,6 @@ def _require_both(cohort: Cohort, used: NDArray[np.bool_]) -> None:
         f'({cohort.outcome_name!r} = {cohort.outcome_event!r}). estimator="ipw" needs no such '
         "model."
     )
-
-
-def _check_formula(request: ModelRequest, cohort: Cohort) -> None:
-    assert request.formula is not None
-    columns = request.formula.columns
-    if cohort.outcome_name in columns:
-        raise DataError(
-            f"the outcome formula has the outcome {cohort.outcome_name!r} on its right side. A "
-            "column cannot explain itself: take it out."
-        )
 
 
 def _untreated_data(request: ModelRequest, cohort: Cohort) -> pd.DataFrame | None:

@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 from cfair.cohort import Cohort
 from cfair.errors import DataError
 from cfair.formula import Design, build_design
-from cfair.nuisance.binary import BinaryFit, BinaryModel, design_rows
-from cfair.nuisance.checks import check_probabilities, fit_notes, require_rows
+from cfair.nuisance.binary import BinaryFit, BinaryModel
+from cfair.nuisance.checks import binary_fit_notes, check_probabilities, require_rows
 from cfair.nuisance.crossfit import Folds, require_training_classes
+from cfair.nuisance.design_rows import design_rows
+from cfair.nuisance.fitted_result import check_modelled, predict
 from cfair.nuisance.learners import features
-from cfair.nuisance.logistic import LogisticFit, score_test
+from cfair.nuisance.logistic import LogisticFit
 from cfair.nuisance.order import content_order
-from cfair.nuisance.request import ModelRequest, check_modelled, predict
+from cfair.nuisance.request import ModelRequest
 
 Array = NDArray[np.float64]
 
@@ -161,11 +163,7 @@ def estimate_propensity(
     -------
     Propensity
     """
-    if cohort.d is None:
-        raise DataError(
-            "no treatment is declared. Put it on the left of the propensity formula "
-            '("treated ~ ..."), or give treatment= its column.'
-        )
+    require_treatment(cohort)
     if request.result is not None:
         check_modelled(request, cohort)
     if request.formula is not None:
@@ -218,9 +216,9 @@ def _estimated(
         )
         known = predict(request, cohort)
         return _known(known, cohort, truncation, request.text, request.formula.columns, note)
-    trouble = [] if fit is None else fit_notes(design, fit, request.text, "propensity")
+    trouble = [] if fit is None else binary_fit_notes(design, fit, request.text, "propensity")
     return Propensity(
-        text=_text(request, cohort),
+        text=request.shown(cohort.treatment_name, ("formula", "result")),
         pi=np.clip(fitted, *truncation),
         fitted=fitted,
         truncation=truncation,
@@ -235,12 +233,6 @@ def _estimated(
         seed=seed,
         binary=found,
     )
-
-
-def _text(request: ModelRequest, cohort: Cohort) -> str:
-    if request.left is None and request.learner is None and cohort.treatment_name:
-        return f"{cohort.treatment_name} ~ {request.text.split('~', 1)[1].strip()}"
-    return request.text
 
 
 def _agrees(request: ModelRequest, cohort: Cohort, model: BinaryModel, found: BinaryFit) -> bool:
@@ -303,65 +295,46 @@ def check_truncation(value: Any) -> tuple[float, float]:
     return (low, high)
 
 
-@dataclass(frozen=True)
-class Omitted:
-    """What treatment depends on beyond the propensity formula.
-
-    Attributes
-    ----------
-    what : str
-    chi2, p_value : float
-    df : int
-    """
-
-    what: str
-    chi2: float
-    df: int
-    p_value: float
-
-
-def omitted_call(propensity: Propensity, cohort: Cohort) -> Omitted | None:
-    """Score test of adding the 0/1 call to the propensity; None if it is in, or nothing was fitted.
+def require_treatment(cohort: Cohort) -> NDArray[np.int8]:
+    """The treatment of the rows, without which nothing counterfactual can be said.
 
     Parameters
     ----------
-    propensity : Propensity
     cohort : Cohort
 
     Returns
     -------
-    Omitted or None
+    (n,) array of 0 and 1
+
+    Raises
+    ------
+    DataError
+        If none was declared.
     """
-    return _omitted(cohort.rule, propensity, cohort, cohort.s[:, None].astype(np.float64))
+    if cohort.d is None:
+        raise DataError(
+            "no treatment is declared. Put it on the left of the propensity formula "
+            '("treated ~ ..."), or give treatment= its column.'
+        )
+    return cohort.d
 
 
-def omitted_groups(propensity: Propensity, cohort: Cohort) -> Omitted | None:
-    """Score test of adding the groups to the propensity.
+def require_finite_weights(cohort: Cohort, propensity: Propensity) -> None:
+    """Refuse untreated rows that stand for infinitely many.
 
     Parameters
     ----------
-    propensity : Propensity
     cohort : Cohort
+    propensity : Propensity
 
-    Returns
-    -------
-    Omitted or None
+    Raises
+    ------
+    DataError
+        If the truncated propensity of an untreated row is 1.
     """
-    from scipy.sparse import csr_matrix
-
-    labels, codes = np.unique(cohort.groups.codes, return_inverse=True)
-    n = cohort.n_used
-    dummies = csr_matrix((np.ones(n), (np.arange(n), codes)), shape=(n, len(labels)))[:, 1:]
-    return _omitted("the groups", propensity, cohort, dummies)
-
-
-def _omitted(what: str, propensity: Propensity, cohort: Cohort, columns: Any) -> Omitted | None:
-    if propensity.matrix is None or propensity.fit is None or cohort.d is None:
-        return None
-    X, d, fit, weights = propensity.matrix, cohort.d, propensity.fit, cohort.weights
-    if weights is not None:  # rows without weight took no part in the fit
-        rows = cohort.weighted
-        X, d, columns, weights = X[rows], d[rows], columns[rows], weights[rows]
-        fit = replace(fit, fitted=propensity.fitted[rows])
-    chi2, df, p = score_test(X, d, fit, columns, weights)
-    return Omitted(what, chi2, df, p) if df else None
+    certain = (cohort.d == 0) & (propensity.pi >= 1)
+    if certain.any():
+        raise DataError(
+            f"{int(certain.sum())} untreated rows have a propensity of 1, so their weight is "
+            "infinite. Truncate: truncation=(0.005, 0.995)."
+        )

@@ -12,10 +12,11 @@ from cfair.cohort import Cohort
 from cfair.errors import DataError
 from cfair.formula import Formula, build_design
 from cfair.frame import show_some
-from cfair.nuisance.binary import BinaryFit, BinaryModel, design_rows
-from cfair.nuisance.checks import fit_notes, require_rows
-from cfair.nuisance.crossfit import Folds, require_training_classes
-from cfair.nuisance.order import content_order
+from cfair.nuisance.binary import BinaryFit, BinaryModel
+from cfair.nuisance.checks import binary_fit_notes, require_rows
+from cfair.nuisance.crossfit import Folds
+from cfair.nuisance.design_rows import design_rows
+from cfair.nuisance.outcome_model import outcome_model, require_events
 from cfair.nuisance.request import ModelRequest
 
 Array = NDArray[np.float64]
@@ -122,22 +123,17 @@ def estimate_call_outcome(
     learner = request.learner
     rows = design_rows(design, cohort, labels=False, intercept=learner is None)
     if learner is not None:
-        require_training_classes(
-            folds, cohort.y, 2, cohort.weighted, "outcome model", ["no event", "event"]
-        )
+        require_events(cohort, folds, cohort.weighted)
     d, s = cohort.d.astype(np.float64), cohort.s.astype(np.float64)
     none, all_ = np.zeros(cohort.n_used), np.ones(cohort.n_used)
-    plain = BinaryModel(
-        cohort.y.astype(np.float64),
+    plain = outcome_model(
+        cohort,
         rows.beside(d),
         (rows.beside(none),),
         cohort.weighted,
-        cohort.weights,
-        None if learner is None else learner.estimator,
-        None if learner is None else folds,
-        None if learner is None else content_order(cohort),
-        seed,
-        "outcome model",
+        learner=learner,
+        folds=None if learner is None else folds,
+        seed=seed,
     )
     with_call = replace(
         plain, train=rows.beside(d, s), at=(rows.beside(none, all_), rows.beside(none, none))
@@ -148,10 +144,13 @@ def estimate_call_outcome(
     beyond = [(value < truncation[0]) | (value > truncation[1]) for value in values]
     names = (*design.names, str(cohort.treatment_name), f"S: {cohort.rule}")
     notes = [*request.formula.notes, *dict.fromkeys(note for f in fits for note in f.notes)]
-    text = _text(request, cohort)
+    # the name of the outcome even where the formula has it: its text is written anew
+    text = replace(request, left=None).shown(cohort.outcome_name)
     for found, named in zip(fits, (names[:-1], names), strict=True):
         if found.fit is not None:
-            notes += fit_notes(replace(design, names=named), found.fit, text, "outcome model")
+            notes += binary_fit_notes(
+                replace(design, names=named), found.fit, text, "outcome model"
+            )
     return CallOutcome(
         text,
         mu0,
@@ -164,12 +163,6 @@ def estimate_call_outcome(
         int(np.logical_or.reduce(beyond).sum()),
         tuple(dict.fromkeys(notes)),
     )
-
-
-def _text(request: ModelRequest, cohort: Cohort) -> str:
-    if request.kind != "formula":
-        return request.text
-    return f"{cohort.outcome_name} ~ {request.text.split('~', 1)[1].strip()}"
 
 
 def _refuse_columns(formula: Formula, cohort: Cohort) -> None:

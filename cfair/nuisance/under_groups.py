@@ -11,13 +11,19 @@ from cfair.cohort import Cohort
 from cfair.errors import DataError, ModelWarning, warn
 from cfair.formula import AttributeSplit, Design, build_design
 from cfair.nuisance.binary import BinaryFit, BinaryModel
-from cfair.nuisance.checks import fit_notes, require_rows
+from cfair.nuisance.checks import binary_fit_notes, require_rows
 from cfair.nuisance.crossfit import Folds, require_training_classes
-from cfair.nuisance.design_rows import DesignRows, RowsUnderGroups, design_rows, has_constant
+from cfair.nuisance.design_rows import (
+    DesignRows,
+    RowsUnderGroups,
+    design_rows,
+    has_constant_column,
+)
 from cfair.nuisance.learners import features
 from cfair.nuisance.membership import MembershipModel
-from cfair.nuisance.order import content_order
-from cfair.nuisance.request import ModelRequest, content_keys
+from cfair.nuisance.order import group_totals
+from cfair.nuisance.outcome_model import outcome_model, refuse_outcome, require_events
+from cfair.nuisance.request import ModelRequest
 
 Array = NDArray[np.float64]
 
@@ -124,16 +130,11 @@ def outcome_under_groups(
             "outcome_model must predict every row under every group: give a formula, a "
             "cfair.Learner, or an (n, K) array of such predictions."
         )
-    columns = request.formula.columns
-    if cohort.outcome_name in columns:
-        raise DataError(
-            f"the outcome formula has the outcome {cohort.outcome_name!r} on its right side. A "
-            "column cannot explain itself: take it out."
-        )
+    refuse_outcome(request.formula, cohort)
     design = build_design(request.formula, cohort.data)
     learner, groups = request.learner, cohort.groups
-    named = [a for a in groups.attributes if a in columns]
-    text = _text(request, cohort)
+    named = [a for a in groups.attributes if a in request.formula.columns]
+    text = request.shown(cohort.outcome_name)
     if named:
         rows = design_rows(design, cohort, intercept=learner is None)
     else:
@@ -141,18 +142,15 @@ def outcome_under_groups(
         text = f"{text} + {' x '.join(groups.attributes)}"
     _require_training(cohort, design, folds)
     assert rows.split is not None  # attributes are in it, or the groups were added
-    model = BinaryModel(
-        cohort.y.astype(np.float64),
+    model = outcome_model(
+        cohort,
         rows,
         (),
         cohort.weighted,
-        cohort.weights,
-        None if learner is None else learner.estimator,
-        folds,
-        None if learner is None else content_order(cohort),
-        seed,
-        "outcome model",
-        RowsUnderGroups(rows.split, groups.n_groups),
+        learner=learner,
+        folds=folds,
+        seed=seed,
+        every=RowsUnderGroups(rows.split, groups.n_groups),
     )
     fit = model.fit()
     assert fit.every is not None
@@ -164,16 +162,10 @@ def outcome_under_groups(
     full = replace(model, folds=None, at=(rows,), every=None)
     whole = full.fit()
     assert whole.fit is not None
-    notes += fit_notes(design, whole.fit, text, "outcome model")
+    notes += binary_fit_notes(design, whole.fit, text, "outcome model")
     if not fit.converged and whole.converged:
         notes.append(f"outcome model {text!r}: the fit outside a fold did not converge.")
     return OutcomeUnderGroups(text, mu, model, full, whole, tuple(notes))
-
-
-def _text(request: ModelRequest, cohort: Cohort) -> str:
-    if request.left is None and request.kind == "formula":
-        return f"{cohort.outcome_name} ~ {request.text.split('~', 1)[1].strip()}"
-    return request.text
 
 
 def _with_groups(design: Design, cohort: Cohort, *, learned: bool) -> tuple[DesignRows, Design]:
@@ -184,10 +176,10 @@ def _with_groups(design: Design, cohort: Cohort, *, learned: bool) -> tuple[Desi
     groups = cohort.groups
     if learned:
         fixed, names = features(design)
-        order = np.lexsort([_totals(cohort), groups.sizes])[::-1]
+        order = np.lexsort([group_totals(cohort), groups.sizes])[::-1]
     else:
         fixed, names = design.matrix, design.names
-        order = np.argsort(-groups.sizes, kind="stable")[int(has_constant(fixed)) :]
+        order = np.argsort(-groups.sizes, kind="stable")[int(has_constant_column(fixed)) :]
     order = order[groups.sizes[order] > 0]
     indicators = np.eye(groups.n_groups)[:, order]
     matrix = np.hstack([fixed, indicators[groups.codes]])
@@ -199,18 +191,11 @@ def _with_groups(design: Design, cohort: Cohort, *, learned: bool) -> tuple[Desi
     return DesignRows(matrix, split), replace(design, matrix=matrix, names=names)
 
 
-def _totals(cohort: Cohort) -> NDArray[np.uint64]:
-    """A number for each group that depends on its rows alone."""
-    totals = np.zeros(cohort.groups.n_groups, dtype=np.uint64)
-    np.add.at(totals, cohort.groups.codes, content_keys(cohort))  # wraps around, which is meant
-    return totals
-
-
 def _require_training(cohort: Cohort, design: Design, folds: Folds) -> None:
     """Refuse models that could not be fitted outside every fold."""
     used, groups = cohort.weighted, cohort.groups
     require_rows(cohort, design, used, "outcome model")
-    require_training_classes(folds, cohort.y, 2, used, "outcome model", ["no event", "event"])
+    require_events(cohort, folds, used)
     filled = np.flatnonzero(groups.sizes)
     require_training_classes(
         folds,

@@ -8,27 +8,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from cfair.estimators.ipw import ipw_weights
 from cfair.estimators.small_subgroup import SmallSubgroupSums
+from cfair.inference.influence import RateCovariance
+from cfair.inference.replicates import MIN_REPLICATES
 from cfair.nuisance.borrowing import CRITERIA
 from cfair.nuisance.crossfit import Folds
 from cfair.nuisance.external import External
 from cfair.nuisance.membership import MembershipFit
-from cfair.nuisance.overlap import Overlap
-from cfair.nuisance.propensity import Propensity
 from cfair.nuisance.small_outcome import CallOutcome
 from cfair.results import text
-from cfair.results.replicated import ReplicatedResult
 from cfair.results.replicated_text import difference_lines, rate_tables, replicate_facts
-from cfair.results.report import cohort_facts, notes_lines, treatment_fact
+from cfair.results.report import cluster_fact, cohort_facts, notes_lines, treatment_fact
+from cfair.results.treated import INTERVAL_NAMES, TreatedResult
 
 Array = NDArray[np.float64]
-
-_INTERVAL_NAMES = {
-    "wilson": "Wilson on the effective size",
-    "logit": "normal on the logit scale",
-    "plain": "normal",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,19 +51,18 @@ class Borrowed:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class SmallSubgroupResult(ReplicatedResult):
+class SmallSubgroupResult(TreatedResult):
     """Counterfactual error rates of small subgroups, by Bayes' rule from rates over all rows.
 
-    ``rates`` holds four metrics: ``cfpr`` and ``cfnr``, which are compared, and beside them the
-    observed ``fpr`` and ``fnr`` of all rows. The ``denominator`` of a counterfactual rate is the
-    number of its rows expected to be free of the event, or to have it, without treatment.
+    The ``denominator`` of a counterfactual rate is the number of its rows expected to be free of
+    the event, or to have it, without treatment. ``estimate_ipw`` and ``se_ipw`` beside each rate
+    are those of weighting alone.
 
     Attributes
     ----------
-    propensity : Propensity
     outcome_model : CallOutcome
         Probabilities of the event without treatment, with and without the call.
-    membership_fit : MembershipFit
+    membership_model : MembershipFit
         Of the internal model.
     membership_text : str
     p_group : (n, K) array
@@ -82,35 +74,46 @@ class SmallSubgroupResult(ReplicatedResult):
     borrowed : Borrowed or None
     sums : SmallSubgroupSums
         Overall rates and shares that the rates are made of.
-    overlap : Overlap
-        Diagnostics of the weights.
+    weighted : RateCovariance
+        The rates by weighting alone, with their covariance.
 
     See Also
     --------
+    TreatedResult : the propensity and its overlap.
     ReplicatedResult : the other attributes, and what can be asked of replicates.
     """
 
     estimator: str = "small subgroups"
-    propensity: Propensity
     outcome_model: CallOutcome
-    membership_fit: MembershipFit
+    membership_model: MembershipFit
     membership_text: str
     p_group: Array
     folds: Folds
     renormalise: bool
     borrowed: Borrowed | None
     sums: SmallSubgroupSums
-    overlap: Overlap
+    weighted: RateCovariance
 
     @property
-    def compared(self) -> tuple[str, ...]:
-        """Metrics that comparisons and replicates are about: the counterfactual ones."""
-        return ("cfpr", "cfnr")
+    def bootstrapped(self) -> bool:
+        """Whether standard errors are from the bootstrap: always, if there are any."""
+        return True
 
     @property
-    def about(self) -> str:
-        """What kind of rates these are, for the plots."""
-        return f"Had nobody been treated: {self.estimator}"
+    def truncation(self) -> tuple[float, float]:
+        """Limits of all probabilities."""
+        return self._fitted_propensity.truncation
+
+    def _more_columns(self, metric: str, targets: slice) -> dict[str, Array]:
+        T = len(self.estimates[0].estimate)
+        columns = {name: np.full(T, np.nan) for name in ("estimate_ipw", "se_ipw")}
+        if metric in self.compared:
+            at = slice(self.compared.index(metric) * T, None)
+            columns["estimate_ipw"] = self.weighted.estimate[at][:T]
+            variance = np.diag(self.weighted.covariance)[at][:T]
+            columns["se_ipw"] = np.sqrt(np.maximum(variance, 0.0))
+        own = {name: values[targets] for name, values in columns.items()}
+        return {**own, **super()._more_columns(metric, targets)}
 
     @property
     def alpha(self) -> float:
@@ -120,23 +123,11 @@ class SmallSubgroupResult(ReplicatedResult):
     # -- per row --------------------------------------------------------------------------------
 
     @property
-    def membership(self) -> pd.DataFrame:
+    def memberships(self) -> pd.DataFrame:
         """Probabilities of the groups on the caller's index, as they were used."""
         return pd.DataFrame(
             self.p_group, index=self.cohort.index, columns=list(self.cohort.groups.names), copy=True
         )
-
-    @property
-    def propensities(self) -> pd.Series:
-        """Truncated propensities on the caller's index."""
-        return pd.Series(self.propensity.pi, index=self.cohort.index, name="propensity", copy=True)
-
-    @property
-    def weights(self) -> pd.Series:
-        """Weights (1 - D)/(1 - pi) on the caller's index; 0 for treated rows."""
-        assert self.cohort.d is not None
-        w = ipw_weights(self.cohort.d, self.propensity.pi)
-        return pd.Series(w, index=self.cohort.index, name="weight")
 
     @property
     def shares(self) -> pd.DataFrame:
@@ -190,18 +181,21 @@ class SmallSubgroupResult(ReplicatedResult):
             return "none: they come from the bootstrap, and there is none (n_boot=200, say)"
         if self.boot_kind == "faircfint":
             return "none: the spread of faircfint's draws is no standard error"
-        clusters = "" if self.cohort.cluster is None else f"; clusters: {self.cohort.cluster_name}"
+        n = self.boot.n_replicates
+        if n < MIN_REPLICATES:
+            return f"none: {n} replicates are fewer than the {MIN_REPLICATES} that a variance needs"
         return (
-            f"{100 * self.level:g}%, bootstrap ({self.boot.n_replicates:,} replicates), "
-            f"{_INTERVAL_NAMES[self.interval]}{clusters}"
+            f"{100 * self.level:g}%, bootstrap ({n:,} replicates), "
+            f"{INTERVAL_NAMES[self.interval]}{cluster_fact(self.cohort)}"
         )
 
     def _model_facts(self) -> list[tuple[str, str]]:
-        low, high = self.propensity.truncation
-        limits = f"cut to [{low:g}, {high:g}]"
-        cut = int(np.count_nonzero(self.propensity.truncated))
+        propensity = self._fitted_propensity
+        low, high = propensity.truncation
+        limits = f"truncated to [{low:g}, {high:g}]"
+        cut = int(np.count_nonzero(propensity.truncated))
         call = f"{self.cohort.treatment_name}, without and with S"
-        m = self.membership_fit
+        m = self.membership_model
         change = (
             f", then brought back to a sum of 1 (changes up to {m.largest_change:.2g})"
             if self.renormalise
@@ -210,7 +204,7 @@ class SmallSubgroupResult(ReplicatedResult):
         how = "drawn" if self.folds.drawn else "given"
         note = f", {self.folds.note}" if self.folds.note else ""
         return [
-            ("propensity", f"{self.propensity.text};  {cut:,} rows {limits}"),
+            ("propensity", f"{propensity.text};  {cut:,} rows {limits}"),
             (
                 "outcome model",
                 f"{self.outcome_model.text}, and {call};  fitted on all rows, with treatment set "
