@@ -376,8 +376,8 @@ WRONG_VALUES = [
     ({"n_boot": 10.5}, "n_boot must be a whole number >= 1"),
     ({"n_perm": "many"}, "n_perm must be a whole number >= 1"),
     (
-        {"bootstrap": "rows", "n_boot": 10},
-        "bootstrap must be one of 'auto', 'group', 'cluster', 'faircfint', None",
+        {"bootstrap": "patients", "n_boot": 10},
+        "bootstrap must be one of 'auto', 'group', 'rows', 'cluster', 'faircfint', None",
     ),
     ({"interval": "wald"}, "interval must be one of 'wilson', 'logit', 'plain'"),
     ({"aggregate_interval": "percentile"}, "aggregate_interval must be one of 'tie-aware'"),
