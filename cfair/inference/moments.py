@@ -144,29 +144,29 @@ def contribution_moments(
     a = np.ones(len(added.base)) if weights is None else np.asarray(weights, dtype=np.float64)
 
     def by_cell(cell: NDArray[np.intp], values: Array) -> Array:
-        some = np.flatnonzero(values)
-        sums = np.bincount(cell[some], weights=values[some], minlength=C)
-        return np.asarray(sums, dtype=np.float64)
+        return np.asarray(np.bincount(cell, weights=values, minlength=C), dtype=np.float64)
 
-    entries = added.cell.shape[1]
     v = added.value * a[:, None]
-    mass, square, between = np.zeros(C), np.zeros(C), np.zeros(C)
-    for e in range(entries):
-        mass += by_cell(added.cell[:, e], v[:, e])
-        square += by_cell(added.cell[:, e], v[:, e] ** 2)
-        if entries == 2:
+    untreated = np.flatnonzero(added.base)
+    base, base_cell = (added.base * a)[untreated], added.base_cell[untreated]
+    base_mass, base_square = by_cell(base_cell, base), by_cell(base_cell, base**2)
+    if added.cell.shape[1] == 1:  # weighting: a row adds its own weight, in its own cell
+        mass, square, between = base_mass, base_square, np.zeros(C)
+    else:
+        mass, square, between = np.zeros(C), np.zeros(C), np.zeros(C)
+        for e in range(2):
+            mass += by_cell(added.cell[:, e], v[:, e])
+            square += by_cell(added.cell[:, e], v[:, e] ** 2)
             between += by_cell(added.cell[:, e], v[:, 0] * v[:, 1])
-    if entries == 2:
         mass = without_rounding(mass.reshape(-1, 2, 2)).ravel()
-    base = added.base * a
     slope, cross = _slope_and_cross(added, v, a, C)
     return CellMoments(
         mass,
         square,
         between,
-        by_cell(added.base_cell, (added.base > 0).astype(np.float64)),
-        by_cell(added.base_cell, base),
-        by_cell(added.base_cell, base**2),
+        np.bincount(base_cell, minlength=C).astype(np.float64),
+        base_mass,
+        base_square,
         slope,
         cross,
         block_information(added.models, weights),

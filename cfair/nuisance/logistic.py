@@ -195,7 +195,7 @@ def _newton(
     if not np.isfinite(deviance):
         raise ConvergenceError("the likelihood is not finite at the starting values")
     step = np.zeros_like(beta)
-    converged = False
+    converged, shift = False, None
     n_iter = 0
     while n_iter < max_iter:
         step = solve_information(hessian, score)
@@ -203,7 +203,8 @@ def _newton(
         decrement = float(score @ step)
         converged = decrement < _DECREMENT
         n_iter += 1
-        if decrement < _STOPPED and _shift(Z, step) > _MOVING:
+        shift = _shift(Z, step) if decrement < _STOPPED else None
+        if shift is not None and shift > _MOVING:
             converged = True  # separated: another step would follow rounding errors
             break
         if converged:
@@ -222,7 +223,7 @@ def _newton(
     # At a proper maximum the last step moves nothing. Under separation the likelihood has stopped
     # while every step still shifts the linear predictor by about one.
     moving = np.zeros(len(step), dtype=bool)
-    if _shift(Z, step) > _MOVING:
+    if (_shift(Z, step) if shift is None else shift) > _MOVING:
         moving = np.abs(step) * np.max(np.abs(Z), axis=0, initial=0.0) > _MOVING
     return beta, _NewtonState(
         deviance=deviance,

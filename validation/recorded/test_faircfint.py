@@ -589,7 +589,7 @@ def test_small_internal_before_cutting():
     case = record("small_internal")
     expected = take("small_internal", "membership", "untruncated_column_means")
     result = small(people(), case["membership_folds"], pi_model=GIVEN, compat=False)
-    raw = result.est_choice["small"].membership_fit.raw
+    raw = result.est_choice["small"].membership_model.raw
     compare("faircfint: models of small groups", raw.mean(axis=0), expected, SMALL)
 
 
