@@ -63,8 +63,10 @@ def rule_notes(
     if request.scores is None:
         return [
             "the rule judged is the outcome model itself, as it was learnt: intervals are of its "
-            "error rates, not of those of a model learnt from other data. Replicates learn it anew "
-            "at the same cutoff. To judge the score under audit, give scores=."
+            "error rates, not of those of a model learnt from other data, and so are the tests and "
+            "'if equal'. Replicates learn it anew at the same cutoff, so that bootstrap standard "
+            "errors and the null hold the noise of learning too, and are wider. To judge the score "
+            "under audit, give scores=."
         ]
     own = scores[np.arange(cohort.n_used), cohort.groups.codes]
     notes = []
