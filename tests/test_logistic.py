@@ -387,3 +387,20 @@ def test_score_test_counts_only_columns_that_add_something():
     twice = score_test(X, d, fit, np.column_stack([new, 2 * new, X[:, 1]]))
     assert twice[1] == 1
     assert twice[0] == pytest.approx(once[0], rel=1e-6)
+
+
+def test_predictions_outside_a_separated_fit_do_not_hang_on_the_order_of_the_rows():
+    """Rounding must not decide the last steps: levels that rows outside have are separated."""
+    rng = np.random.default_rng(27)
+    n, worst = 90, 0.0
+    for _ in range(40):
+        y, site = (
+            rng.integers(0, 2, n),
+            rng.choice(8, n, p=np.array([30, 20, 10, 5, 3, 2, 1, 1]) / 72),
+        )
+        X = np.column_stack([np.ones(n), rng.normal(size=n), *(site == k for k in range(1, 8))])
+        train = np.arange(n) % 3 > 0
+        one = fit_logistic(X[train], y[train]).predict(X[~train])
+        two = fit_logistic(X[train][::-1], y[train][::-1]).predict(X[~train])
+        worst = max(worst, float(np.abs(one - two).max()))
+    assert worst < 1e-4

@@ -530,3 +530,17 @@ def test_predict_many_is_softmax():
     np.testing.assert_array_equal(P[1, :, 2], 0.0)
     eta = X @ coef[0]
     np.testing.assert_allclose(P[0, 0] / P[0, 0].max(), np.exp(eta[0] - eta[0].max()), atol=1e-12)
+
+
+def test_predictions_outside_a_separated_fit_do_not_hang_on_the_order_of_the_rows():
+    """Rounding must not decide the last steps: levels that rows outside have are separated."""
+    rng = np.random.default_rng(26)
+    n, worst = 150, 0.0
+    for _ in range(10):
+        group, site = rng.integers(0, 3, n), rng.choice(6, n, p=[0.4, 0.3, 0.15, 0.1, 0.03, 0.02])
+        X = np.column_stack([np.ones(n), rng.normal(size=n), *(site == k for k in range(1, 6))])
+        train = np.arange(n) % 3 > 0
+        one = fit_multinomial(X[train], group[train], 3).predict(X[~train])
+        two = fit_multinomial(X[train][::-1], group[train][::-1], 3).predict(X[~train])
+        worst = max(worst, float(np.abs(one - two).max()))
+    assert worst < 1e-5

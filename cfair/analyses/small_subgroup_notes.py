@@ -11,6 +11,7 @@ from cfair.frame import show_some
 from cfair.inference.drawn_estimates import DrawnEstimates
 from cfair.inference.estimates import RateEstimates
 from cfair.inference.influence import RateCovariance
+from cfair.inference.intervals import EDGE
 from cfair.inference.replicates import RateDraws
 from cfair.nuisance.external import External
 from cfair.nuisance.membership import MembershipFit
@@ -227,7 +228,7 @@ def range_notes(
     notes = []
     K = cohort.groups.n_groups
     for e, row in zip(estimates, rows, strict=True):
-        above = np.flatnonzero(e.estimate[:K] > 1)
+        above = np.flatnonzero(e.estimate[:K] > 1 + EDGE)
         if len(above):
             named = [f"{cohort.groups.names[k]} ({e.estimate[k]:.3f})" for k in above]
             notes.append(

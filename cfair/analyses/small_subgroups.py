@@ -39,6 +39,7 @@ from cfair.cohort import Cohort
 from cfair.inference.drawn_estimates import DrawnEstimates
 from cfair.inference.estimates import RateEstimates
 from cfair.inference.influence import RateCovariance, rate_covariance
+from cfair.inference.intervals import EDGE
 from cfair.inference.moments import contribution_moments, contribution_scores
 from cfair.inference.refit import CounterfactualModels
 from cfair.inference.replicates import (
@@ -284,7 +285,7 @@ def _rows(
         for t in range(T):
             reason = "no rows" if n[t] == 0 else whole if none else "a share of 0 over 0"
             parts = [
-                "above 1" if e.estimate[t] > 1 else "",
+                "above 1" if e.estimate[t] > 1 + EDGE else "",
                 e.no_variance
                 if e.unknown[t]
                 else rate_note(e.estimate[t], e.size[t], n[t], reason),

@@ -20,8 +20,8 @@ Array = NDArray[np.float64]
 _BLOCK = 8_192
 _WARM_FROM = 200_000
 _DECREMENT = 1e-13  # in units of the log likelihood: far below any statistical meaning
-_STOPPED = 1e-9  # the same, for a likelihood that has stopped under separation
-_MOVING = 0.1  # shift of a linear predictor by one step that is no convergence
+STOPPED = 1e-9  # the same, for a likelihood that has stopped under separation
+MOVING = 0.1  # shift of a linear predictor by one step that is no convergence
 _RANK_TOLERANCE = 1e-11  # R's glm.fit: min(1e-7, epsilon / 1000)
 
 
@@ -203,8 +203,8 @@ def _newton(
         decrement = float(score @ step)
         converged = decrement < _DECREMENT
         n_iter += 1
-        shift = _shift(Z, step) if decrement < _STOPPED else None
-        if shift is not None and shift > _MOVING:
+        shift = _shift(Z, step) if decrement < STOPPED else None
+        if shift is not None and shift > MOVING:
             converged = True  # separated: another step would follow rounding errors
             break
         if converged:
@@ -223,8 +223,8 @@ def _newton(
     # At a proper maximum the last step moves nothing. Under separation the likelihood has stopped
     # while every step still shifts the linear predictor by about one.
     moving = np.zeros(len(step), dtype=bool)
-    if (_shift(Z, step) if shift is None else shift) > _MOVING:
-        moving = np.abs(step) * np.max(np.abs(Z), axis=0, initial=0.0) > _MOVING
+    if (_shift(Z, step) if shift is None else shift) > MOVING:
+        moving = np.abs(step) * np.max(np.abs(Z), axis=0, initial=0.0) > MOVING
     return beta, _NewtonState(
         deviance=deviance,
         n_iter=n_iter,

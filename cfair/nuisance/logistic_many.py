@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from cfair.nuisance.logistic import fit_logistic
+from cfair.nuisance.logistic import MOVING, fit_logistic
 
 Array = NDArray[np.float64]
 
@@ -60,6 +60,7 @@ def fit_logistic_many(
     upper = np.triu_indices(p)
     products = X[:, upper[0]] * X[:, upper[1]]
     size = np.sqrt(np.mean(X**2, axis=0)) + 1e-300
+    reach = np.max(np.abs(X), axis=0, initial=0.0)
     beta = np.tile(np.asarray(start, dtype=np.float64), (n_replicates, 1))
     converged = np.zeros(n_replicates, dtype=bool)
     active = np.arange(n_replicates)
@@ -76,6 +77,8 @@ def fit_logistic_many(
         # A step that overshot leaves no information and no step, but a score that is not zero.
         settled = np.abs(score) <= 1e-6 * np.sqrt(w.sum(axis=1))[:, None] * size
         done = (np.einsum("bp,bp->b", score, step) < 1e-10) & settled.all(axis=1)
+        # Under separation a step still moves a linear predictor: by no more than this, else.
+        done &= np.abs(step) @ reach <= MOVING
         converged[active[done]] = True
         active = active[~done]
         if not len(active):

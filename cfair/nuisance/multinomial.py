@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfair.errors import ConvergenceError, DataError
-from cfair.nuisance.logistic import independent_columns, solve_information
+from cfair.nuisance.logistic import MOVING, STOPPED, independent_columns, solve_information
 from cfair.nuisance.multinomial_sweep import full_sweep, softmax
 
 Array = NDArray[np.float64]
@@ -289,8 +289,12 @@ def _newton(Z: Array, code: Integers, w: Array, beta: Array, max_iter: int) -> _
     while n_iter < max_iter and not converged:
         step = solve_information(information, score.ravel()).reshape(beta.shape)
         # What a step would still gain, twice over, in the log likelihood.
-        converged = float(np.sum(score * step)) < _DECREMENT
+        decrement = float(np.sum(score * step))
+        converged = decrement < _DECREMENT
         n_iter += 1
+        if decrement < STOPPED and float(np.max(np.abs(Z @ step.T), initial=0.0)) > MOVING:
+            converged = True  # separated: another step would follow rounding errors
+            break
         new = beta + step
         if not converged:  # else too small to need another pass over the rows
             found = at(new)
@@ -316,8 +320,8 @@ def _moving(Z: Array, step: Array) -> NDArray[np.bool_]:
     """
     shift = np.column_stack([np.zeros(step.shape[1]), step.T])
     shift -= np.median(shift, axis=1, keepdims=True)
-    if np.max(np.abs(Z @ shift), initial=0.0) <= 0.1:
+    if np.max(np.abs(Z @ shift), initial=0.0) <= MOVING:
         return np.zeros(shift.shape, dtype=bool)
     reach = np.max(np.abs(Z), axis=0, initial=0.0)[:, None]
-    moving: NDArray[np.bool_] = np.abs(shift) * reach > 0.1
+    moving: NDArray[np.bool_] = np.abs(shift) * reach > MOVING
     return moving

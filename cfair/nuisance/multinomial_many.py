@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfair.errors import DataError
+from cfair.nuisance.logistic import MOVING
 from cfair.nuisance.logistic_many import solve_many
 from cfair.nuisance.multinomial import (
     against_first,
@@ -199,6 +200,7 @@ def _newton(
     """
     w = w * (np.count_nonzero(w, axis=1) / w.sum(axis=1))[:, None]  # so that tolerances hold
     C, b, p = beta.shape
+    reach = np.max(np.abs(X), axis=0, initial=0.0)
     converged = np.zeros(b, dtype=bool)
     active = np.arange(b)
     score, information = opening(X, code, w, beta)
@@ -220,7 +222,10 @@ def _newton(
         beta[:, active] += step.reshape(-1, C, p).transpose(1, 0, 2)
         left = np.einsum("bp,bp->b", right, step)
         done = left < _DECREMENT
-        converged[active[done & settled(score[:, active], X, w[active])]] = True
+        # at most by so much does the step still move a linear predictor: it does under separation,
+        # which a fit of its own recognises
+        still = (np.abs(step).reshape(-1, C, p) @ reach).max(axis=1) <= MOVING
+        converged[active[done & still & settled(score[:, active], X, w[active])]] = True
         # a replicate that comes closer fast enough keeps its information
         fresh[active] = (left > _NEAR) | (left > 0.01 * decrement[active])
         decrement[active] = left
