@@ -282,7 +282,7 @@ class ReplicatedResult(RatesResult):
         n_valid = np.zeros(len(frame), dtype=int)
         note = np.full(len(frame), "", dtype=object)
         compared = frame["metric"].isin(self.compared).to_numpy()
-        note[~compared] = "the null permutes for counterfactual rates only"
+        note[~compared] = "the null permutes for the compared rates only"
         if self.null is None:
             note[compared] = "no permutations (n_perm=)"
             return frame.assign(**columns, n_valid=n_valid, note=note)
