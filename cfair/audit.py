@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from cfair.cohort import Cohort, declare, make_cohort
@@ -26,7 +27,9 @@ class Audit:
     ----------
     data : data frame
         pandas, polars, pyarrow, a duckdb relation, or a dict of arrays; a row is a patient. It is
-        never changed.
+        never changed. A lazy table (duckdb, polars, Spark, and others that narwhals reads) is
+        counted in its own engine for what needs counts only, as `observed` does, unless there are
+        clusters or weights; its rows are collected when an analysis needs them.
     outcome : name or array
         The event under study: 0/1, True/False, or anything with `outcome_event`.
     score : name or array, optional
@@ -91,7 +94,7 @@ class Audit:
         min_group_size: int | None = None,
         small_groups: str = "warn",
     ) -> None:
-        self._declared: Declared = declare(
+        self._counted: Declared = declare(
             data,
             Roles(
                 outcome=outcome,
@@ -108,7 +111,16 @@ class Audit:
                 min_group_size=min_group_size,
                 small_groups=small_groups,
             ),
+            count=True,
         )
+
+    @cached_property
+    def _declared(self) -> Declared:
+        return self._counted.in_rows()
+
+    def _counts(self) -> Cohort:
+        """What verbs need that can do with counts by outcome, call and group."""
+        return make_cohort(self._counted)
 
     def cohort(self, columns: Sequence[str] = ()) -> Cohort:
         """The rows of an analysis as checked arrays.
@@ -166,7 +178,7 @@ class Audit:
         from cfair.analyses.observed import observed
 
         return observed(
-            self.cohort(),
+            self._counts(),
             level=level,
             interval=interval,
             aggregate_interval=aggregate_interval,
@@ -712,12 +724,12 @@ class Audit:
         )
 
     def __repr__(self) -> str:
-        declared = self._declared
-        groups = self.cohort().groups
+        declared = self._counted
+        groups = self._counts().groups
         assert declared.outcome is not None
         text = (
             f"Audit of {declared.rule} for {declared.outcome.name}, by "
             f"{' x '.join(groups.attributes)} ({groups.n_groups:,} groups, "
-            f"{declared.table.n_rows:,} rows)"
+            f"{declared.n_rows:,} rows)"
         )
         return "".join(c if c.isprintable() else " " for c in text)

@@ -15,9 +15,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cfair.columns import Binary, Score, check_some_weight
+from cfair.counting import declare_counted, is_counted
 from cfair.errors import CutoffWarning, DataError, SmallGroupWarning, warn
 from cfair.frame import show_some
-from cfair.groups import Factor, Groups, cross
+from cfair.groups import Groups, cross
 from cfair.roles import Declared, Roles, read_declaration
 
 __all__ = [
@@ -109,6 +110,9 @@ class Cohort:
     weights : (n,) float array or None
         Sampling weights with mean 1 over these rows. None if there are none, or all are equal and
         so change nothing; `weights_name` tells the two apart.
+    repeats : (n,) int array or None
+        Rows that each entry of the arrays stands for, where the table was counted in its own
+        engine; None where an entry is a row.
     """
 
     y: NDArray[np.int8]
@@ -134,6 +138,7 @@ class Cohort:
     notes: tuple[str, ...] = ()
     weights: NDArray[np.float64] | None = None
     weights_name: str | None = None
+    repeats: NDArray[np.int64] | None = None
 
     @property
     def n_clusters(self) -> int | None:
@@ -169,7 +174,11 @@ class Cohort:
     @property
     def n_used(self) -> int:
         """Number of rows in the analysis."""
-        return len(self.y)
+        return len(self.y) if self.repeats is None else int(self.repeats.sum())
+
+    def count(self, which: NDArray[np.integer]) -> int:
+        """Rows that have a 1 in an array of 0 and 1."""
+        return int(which.sum() if self.repeats is None else self.repeats @ which)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +191,7 @@ class _Rows:
     small: dict[str, int]
 
 
-def declare(data: Any, roles: Roles) -> Declared:
+def declare(data: Any, roles: Roles, *, count: bool = False) -> Declared:
     """Read and check a table's roles, and the rows that they leave.
 
     Parameters
@@ -191,8 +200,11 @@ def declare(data: Any, roles: Roles) -> Declared:
         pandas, polars, pyarrow, a duckdb relation, or a dict of arrays. It is not changed.
     roles : Roles
         What each column is for.
+    count : bool, default False
+        Whether a lazy table may be counted in its own engine; `Declared.in_rows` has its rows.
     """
-    declared = read_declaration(data, roles)
+    counted = count and is_counted(data, roles)
+    declared = declare_counted(data, roles) if counted else read_declaration(data, roles)
     rows = _select_rows(declared, {})
     _warn_of_small_groups(rows.small, roles.min_group_size)
     side = _one_side(declared, rows.keep)
@@ -276,37 +288,42 @@ def require_comparison(groups: Groups) -> None:
 def _select_rows(declared: Declared, others: dict[str, NDArray[np.bool_]]) -> _Rows:
     """Apply the rule for missing values, then the one for small groups, and check what stays."""
     masks = {name: mask for name, mask in {**declared.missing, **others}.items() if mask.any()}
-    by_column = {name: int(mask.sum()) for name, mask in masks.items()}
+    by_column = {name: declared.count(mask) for name, mask in masks.items()}
     keep = np.ones(declared.table.n_rows, dtype=bool)
     for mask in masks.values():
         keep &= ~mask
     if masks and declared.roles.missing != "drop":
-        raise DataError(_missing_message(declared, by_column, int((~keep).sum())))
-    _check_some_left(keep, by_column)
-    groups = cross([attribute.take(keep) for attribute in declared.attributes])
+        raise DataError(_missing_message(declared, by_column, declared.count(~keep)))
+    _check_some_left(declared, keep, by_column)
+    groups = _groups(declared, keep)
     small = _small_groups(groups, declared.roles.min_group_size)
     gone: dict[str, int] = {}
     if small and declared.roles.small_groups == "drop":
         codes = [groups.names.index(name) for name in small]
         keep[np.flatnonzero(keep)[np.isin(groups.codes, codes)]] = False
         gone, small = small, {}
-        _check_some_left(keep, by_column, gone)
-        groups = cross([attribute.take(keep) for attribute in declared.attributes])
+        _check_some_left(declared, keep, by_column, gone)
+        groups = _groups(declared, keep)
     carry, which = keep, "rows used"
     if declared.weights is not None:
         check_some_weight(declared.weights.name, declared.weights.values[keep])
         carry, which = keep & (declared.weights.values > 0), "rows of weight above 0"
     for role, column in (("outcome", declared.outcome), ("treatment", declared.treatment)):
         if column is not None:
-            _check_both_values(column, role, carry, which)
-    by_group = _dropped_by_group(declared.attributes, keep)
-    return _Rows(keep, groups, Dropped(int((~keep).sum()), by_column, by_group, gone), small)
+            _check_both_values(declared, column, role, carry, which)
+    by_group = _dropped_by_group(declared, keep)
+    return _Rows(keep, groups, Dropped(declared.count(~keep), by_column, by_group, gone), small)
+
+
+def _groups(declared: Declared, rows: NDArray[np.bool_]) -> Groups:
+    repeats = None if declared.repeats is None else declared.repeats[rows]
+    return cross([attribute.take(rows) for attribute in declared.attributes], repeats)
 
 
 def _missing_message(declared: Declared, by_column: dict[str, int], n_rows: int) -> str:
     columns = show_some([f"{name!r} ({n} rows)" for name, n in by_column.items()], 10)
     message = (
-        f"missing values in {columns}; {n_rows} of {declared.table.n_rows} rows in all. "
+        f"missing values in {columns}; {n_rows} of {declared.n_rows} rows in all. "
         f'Use missing="drop" to leave these rows out'
     )
     attributes = [a.name for a in declared.attributes if a.name in by_column]
@@ -318,17 +335,23 @@ def _missing_message(declared: Declared, by_column: dict[str, int], n_rows: int)
 
 
 def _check_some_left(
-    keep: NDArray[np.bool_], by_column: dict[str, int], small: dict[str, int] | None = None
+    declared: Declared,
+    keep: NDArray[np.bool_],
+    by_column: dict[str, int],
+    small: dict[str, int] | None = None,
 ) -> None:
     if not keep.any():
-        why = Dropped(len(keep), by_column, {}, small or {}).sentence()
+        why = Dropped(declared.n_rows, by_column, {}, small or {}).sentence()
         raise DataError(
-            f"no rows are left of {len(keep)}: {why}. Leave out the column, or fill in its values."
+            f"no rows are left of {declared.n_rows}: {why}. Leave out the column, or fill in its "
+            f"values."
         )
 
 
-def _check_both_values(column: Binary, role: str, keep: NDArray[np.bool_], which: str) -> None:
-    n, n_events = int(keep.sum()), int(column.values[keep].sum())
+def _check_both_values(
+    declared: Declared, column: Binary, role: str, keep: NDArray[np.bool_], which: str
+) -> None:
+    n, n_events = declared.count(keep), declared.count(keep & (column.values == 1))
     if 0 < n_events < n:
         return
     if role == "outcome":
@@ -347,14 +370,15 @@ def _small_groups(groups: Groups, min_size: int | None) -> dict[str, int]:
     return {name: n for name, n in sizes if min_size is not None and 0 < n < min_size}
 
 
-def _dropped_by_group(attributes: Sequence[Factor], keep: NDArray[np.bool_]) -> dict[str, int]:
+def _dropped_by_group(declared: Declared, keep: NDArray[np.bool_]) -> dict[str, int]:
     if keep.all():
         return {}
-    known = np.logical_and.reduce([~attribute.missing for attribute in attributes])
-    groups = cross([attribute.take(known) for attribute in attributes])
-    counts = np.bincount(groups.codes[~keep[known]], minlength=groups.n_groups).tolist()
-    found = {name: n for name, n in zip(groups.names, counts, strict=True) if n > 0}
-    n_unknown = int((~known & ~keep).sum())
+    known = np.logical_and.reduce([~attribute.missing for attribute in declared.attributes])
+    found = {}
+    if (known & ~keep).any():
+        gone = _groups(declared, known & ~keep)
+        found = {name: int(n) for name, n in zip(gone.names, gone.sizes, strict=True) if n > 0}
+    n_unknown = declared.count(~known & ~keep)
     return {**found, UNKNOWN_GROUP: n_unknown} if n_unknown else found
 
 
@@ -370,7 +394,7 @@ def _warn_of_small_groups(small: dict[str, int], min_size: int | None) -> None:
 
 def _one_side(declared: Declared, keep: NDArray[np.bool_]) -> str | None:
     """Say that all rows fall on one side, if they do."""
-    n, n_positive = int(keep.sum()), int(declared.s[keep].sum())
+    n, n_positive = declared.count(keep), declared.count(keep & (declared.s == 1))
     if 0 < n_positive < n:
         return None
     side = "positive" if n_positive else "negative"
@@ -387,13 +411,14 @@ def _assemble(
         y=outcome.values[keep],
         s=declared.s[keep],
         d=None if treatment is None else treatment.values[keep],
-        score=None if score is None else score.values[keep],
+        # of counted rows only the call is known
+        score=None if score is None or declared.repeats is not None else score.values[keep],
         groups=rows.groups,
         data=_formula_data(declared, rows, formula_columns),
         index=declared.table.index[keep],
         rows=np.flatnonzero(keep),
         cluster=None if cluster is None else np.unique(cluster.codes, return_inverse=True)[1],
-        n_read=declared.table.n_rows,
+        n_read=declared.n_rows,
         dropped=rows.dropped,
         rule=declared.rule,
         outcome_name=outcome.name,
@@ -407,6 +432,7 @@ def _assemble(
         notes=_notes(declared, rows),
         weights=None if weights is None else _mean_one(weights.values[keep]),
         weights_name=None if weights is None else weights.name,
+        repeats=rows.groups.repeats,
     )
 
 
@@ -443,7 +469,7 @@ def _notes(declared: Declared, rows: _Rows) -> tuple[str, ...]:
     notes = [part.note for part in binaries if part is not None and part.note is not None]
     for a in declared.attributes:
         if a.missing_level is not None:
-            n = int((a.codes[rows.keep] == len(a.levels) - 1).sum())
+            n = declared.count(rows.keep & (a.codes == len(a.levels) - 1))
             notes.append(f"{a.name}: missing values ({n} rows) are the level {a.missing_level!r}")
     notes += [f"{name} has {n} rows; read its rates with care" for name, n in rows.small.items()]
     side = _one_side(declared, rows.keep)

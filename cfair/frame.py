@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from cfair.errors import DataError
 
@@ -78,6 +79,15 @@ class Table:
     def read(self, names: Iterable[Any]) -> pd.DataFrame:
         """Columns of these names as a new pandas frame on the table's index."""
         return pd.DataFrame({name: self.column(name) for name in names}, index=self.index)
+
+    def take(self, rows: NDArray[np.intp]) -> Table:
+        """Some of the rows, by position, in this order."""
+        if isinstance(self.source, pd.DataFrame):
+            source: Any = self.source.iloc[rows]
+        else:
+            arrow = hasattr(self.source, "column_names")
+            source = self.source.take(rows) if arrow else self.source[rows]
+        return Table(self.names, self.index[rows], source)
 
     def align(self, values: Any, what: str) -> pd.Series:
         """Values given beside the table, as a column on its index.
@@ -253,6 +263,24 @@ def _frame_of_mapping(data: Mapping[Any, Any]) -> pd.DataFrame:
     return pd.DataFrame(parts, index=index)
 
 
+def lazy_frame(data: Any) -> Any:
+    """Wrap a frame whose rows are not in memory, such as a duckdb relation; None for all others.
+
+    Returns
+    -------
+    narwhals.LazyFrame or None
+    """
+    if isinstance(data, (Table, Mapping, pd.DataFrame)):
+        return None
+    import narwhals as nw
+
+    frame = nw.from_native(data, pass_through=True)
+    if not isinstance(frame, nw.LazyFrame):
+        return None
+    _refuse_equal_names(frame)
+    return frame
+
+
 def _collect(data: Any, only: Sequence[Any] | None) -> Any:
     """Collect any other frame through narwhals: a narwhals, pandas or pyarrow eager frame."""
     import narwhals as nw
@@ -271,7 +299,7 @@ def _collect(data: Any, only: Sequence[Any] | None) -> Any:
     return frame.to_native() if frame.implementation.is_pyarrow() else frame
 
 
-def _collect_lazy(frame: Any, only: Sequence[Any] | None) -> Any:
+def _refuse_equal_names(frame: Any) -> None:
     if frame.implementation.is_duckdb():
         own = list(frame.to_native().columns)  # the schema would show a name only once
         twice = sorted({repr(name) for name in own if own.count(name) > 1})
@@ -280,6 +308,10 @@ def _collect_lazy(frame: Any, only: Sequence[Any] | None) -> Any:
                 f"the relation has more than one column of the name {show_some(twice)}. Rename or "
                 f"drop all but one."
             )
+
+
+def _collect_lazy(frame: Any, only: Sequence[Any] | None) -> Any:
+    _refuse_equal_names(frame)
     if only is not None:
         names = tuple(frame.collect_schema().names())
         known = Table(names, pd.RangeIndex(0), None)

@@ -139,6 +139,8 @@ class Groups:
         Levels of each attribute, in order.
     codes : (n,) intp array
         Group of each row, 0..K-1.
+    repeats : (n,) int array or None
+        Rows that each of these stands for, where only counts are known; one by default.
 
     Examples
     --------
@@ -154,6 +156,7 @@ class Groups:
     attributes: tuple[str, ...]
     levels: tuple[tuple[Any, ...], ...]
     codes: NDArray[np.intp]
+    repeats: NDArray[np.int64] | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -195,7 +198,11 @@ class Groups:
     @cached_property
     def sizes(self) -> NDArray[np.intp]:
         """Rows per group."""
-        return np.bincount(self.codes, minlength=self.n_groups)
+        if self.repeats is None:
+            return np.bincount(self.codes, minlength=self.n_groups)
+        sizes = np.zeros(self.n_groups, dtype=np.intp)
+        np.add.at(sizes, self.codes, self.repeats)
+        return sizes
 
     @property
     def margins(self) -> tuple[tuple[str, Any], ...]:
@@ -286,13 +293,15 @@ def make_groups(
     return cross(factors)
 
 
-def cross(factors: Sequence[Factor]) -> Groups:
+def cross(factors: Sequence[Factor], repeats: NDArray[np.int64] | None = None) -> Groups:
     """Cross factors of equal length that have no missing values.
 
     Parameters
     ----------
     factors : sequence of Factor
         One per attribute, the last one varying fastest.
+    repeats : array of int, optional
+        Rows that each entry stands for.
     """
     if not factors:
         raise DataError("groups needs at least one attribute, but none was given.")
@@ -313,7 +322,8 @@ def cross(factors: Sequence[Factor]) -> Groups:
     codes = np.zeros(len(factors[0].codes), dtype=np.intp)
     for f in factors:
         codes = codes * len(f.levels) + f.codes
-    return Groups(tuple(f.name for f in factors), tuple(f.levels for f in factors), codes)
+    names, levels = tuple(f.name for f in factors), tuple(f.levels for f in factors)
+    return Groups(names, levels, codes, repeats)
 
 
 def categorical_of_codes(codes: NDArray[np.intp], levels: Sequence[Any]) -> pd.Categorical:

@@ -85,7 +85,12 @@ class Roles:
 
 @dataclass(frozen=True, eq=False)
 class Declared:
-    """A table whose roles were read and checked; the start of every analysis of it."""
+    """A table whose roles were read and checked; the start of every analysis of it.
+
+    ``repeats`` says how many rows each line of the table stands for, where the rows themselves
+    stayed in their engine and only their counts came back (`cfair.counting`); ``lazy`` is that
+    table.
+    """
 
     table: Table
     roles: Roles
@@ -98,7 +103,24 @@ class Declared:
     cluster: Factor | None = None
     weights: Weights | None = None
     warned: frozenset[str] = frozenset()
+    repeats: NDArray[np.int64] | None = None
+    lazy: Any = field(default=None, repr=False)
     _formula_columns: dict[str, pd.Series] = field(default_factory=dict, repr=False)
+
+    def count(self, lines: NDArray[np.bool_]) -> int:
+        """Rows that these lines of the table stand for."""
+        return int(lines.sum() if self.repeats is None else self.repeats[lines].sum())
+
+    def in_rows(self) -> Declared:
+        """The declaration of the rows themselves, which are collected if they are not here."""
+        if self.repeats is None:
+            return self
+        return replace(read_declaration(self.lazy, self.roles), warned=self.warned)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of the table."""
+        return self.table.n_rows if self.repeats is None else int(self.repeats.sum())
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -195,7 +217,7 @@ def read_declaration(data: Any, roles: Roles) -> Declared:
     table = as_table(data)
     if table.n_rows == 0:
         raise DataError(f"the table has no rows (0 rows, {len(table.names)} columns).")
-    found = [(role, read_role(table, role, value, name)) for role, value, name in _given(roles)]
+    found = [(role, read_role(table, role, value, name)) for role, value, name in given(roles)]
     _refuse_two_roles([(role, str(series.name)) for role, series in found])
     attributes = tuple(read_attribute(series) for role, series in found if role == "groups")
     if roles.missing == "level":
@@ -246,7 +268,7 @@ def read_role(table: Table, role: str, value: Any, default: str) -> pd.Series:
     return series.rename(name)
 
 
-def _given(roles: Roles) -> list[tuple[str, Any, str]]:
+def given(roles: Roles) -> list[tuple[str, Any, str]]:
     """(role, value, name if it has none) of every role that was given."""
     single = {
         "outcome": roles.outcome,

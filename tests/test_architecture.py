@@ -20,6 +20,7 @@ LAYERS = [
     ["groups"],
     ["columns"],
     ["roles"],
+    ["counting"],
     ["cohort"],
     ["formula"],
     ["estimators"],

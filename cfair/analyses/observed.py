@@ -15,7 +15,13 @@ from cfair.inference.contributions import TreatmentModel
 from cfair.inference.estimates import RateEstimates
 from cfair.inference.influence import effective_sizes, rate_covariance
 from cfair.inference.intervals import EDGE, NORMAL
-from cfair.inference.moments import CellMoments, ClusterScores, cell_moments, cluster_scores
+from cfair.inference.moments import (
+    CellMoments,
+    ClusterScores,
+    cell_moments,
+    cluster_scores,
+    counted_moments,
+)
 from cfair.options import check_level, check_option
 from cfair.results.observed import METHODS, ObservedResult
 from cfair.results.rates import MetricRows
@@ -75,6 +81,8 @@ def observed_moments(cohort: Cohort) -> tuple[CellMoments, ClusterScores | None]
     moments : CellMoments
     scores : ClusterScores or None
     """
+    if cohort.weights is None and cohort.cluster is None:
+        return counted_moments(cell_counts(cohort)), None
     nobody = np.zeros(cohort.n_used, dtype=np.int8)
     certain = TreatmentModel(np.zeros(cohort.n_used))
     arrays = (cohort.y, cohort.s, nobody, cohort.groups.codes, certain, cohort.groups.n_groups)
@@ -83,6 +91,23 @@ def observed_moments(cohort: Cohort) -> tuple[CellMoments, ClusterScores | None]
         return moments, None
     require_clusters(cohort)
     return moments, cluster_scores(*arrays, cohort.weighted_cluster, cohort.weights)
+
+
+def cell_counts(cohort: Cohort) -> Array:
+    """Rows by group, outcome and call.
+
+    Parameters
+    ----------
+    cohort : Cohort
+
+    Returns
+    -------
+    (K, 2, 2) array
+    """
+    repeats = None if cohort.repeats is None else cohort.repeats.astype(np.float64)
+    return confusion_counts(
+        cohort.y, cohort.s, cohort.groups.codes, cohort.groups.n_groups, repeats
+    )
 
 
 def require_clusters(cohort: Cohort) -> None:
@@ -103,7 +128,12 @@ def require_clusters(cohort: Cohort) -> None:
         )
 
 
-def observed_estimates(cohort: Cohort, metrics: list[str]) -> list[RateEstimates]:
+def observed_estimates(
+    cohort: Cohort,
+    metrics: list[str],
+    membership: Array | None = None,
+    sums: tuple[CellMoments, ClusterScores | None] | None = None,
+) -> list[RateEstimates]:
     """Estimates of observed rates for groups, margins and all rows, clustered if the cohort is.
 
     Without weights or clusters a count is binomial, and Wilson's interval has the normal quantile.
@@ -115,18 +145,23 @@ def observed_estimates(cohort: Cohort, metrics: list[str]) -> list[RateEstimates
     cohort : Cohort
     metrics : list of str
         Names in `RATES`.
+    membership : (T, K) array of 0 and 1, optional
+        Other unions of groups than those of `targets`.
+    sums : (CellMoments, ClusterScores or None), optional
+        From `observed_moments`, if they are there already.
 
     Returns
     -------
     list of RateEstimates
     """
-    moments, scores = observed_moments(cohort)
+    moments, scores = observed_moments(cohort) if sums is None else sums
     clusters = cohort.n_clusters
     max_df = NORMAL if cohort.weights is None else np.inf
     if clusters is not None:
         max_df = float(clusters - 1)
 
-    membership = targets(cohort)
+    if membership is None:
+        membership = targets(cohort)
     T = len(membership)
 
     def build(metric: str) -> RateEstimates:
@@ -176,8 +211,7 @@ def observed_rows(cohort: Cohort, estimates: list[RateEstimates]) -> list[Metric
     -------
     list of MetricRows
     """
-    counts = confusion_counts(cohort.y, cohort.s, cohort.groups.codes, cohort.groups.n_groups)
-    cells = np.einsum("tk,kys->tys", targets(cohort), counts)
+    cells = np.einsum("tk,kys->tys", targets(cohort), cell_counts(cohort))
     n = cells.sum(axis=(1, 2))
     unweighted = observed_rates(cells)
     rows = []
@@ -308,8 +342,7 @@ def base_counts(cohort: Cohort) -> dict[str, Array]:
     -------
     dict of str to (T,) array
     """
-    counts = confusion_counts(cohort.y, cohort.s, cohort.groups.codes, cohort.groups.n_groups)
-    cells = np.einsum("tk,kys->tys", targets(cohort), counts)
+    cells = np.einsum("tk,kys->tys", targets(cohort), cell_counts(cohort))
     return {"n": cells.sum(axis=(1, 2)), "events": cells[:, 1].sum(axis=1)}
 
 

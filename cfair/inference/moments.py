@@ -124,6 +124,24 @@ def cell_moments(
     return contribution_moments(ipw_contributions(y, s, d, group, model), n_groups, weights)
 
 
+def counted_moments(counts: Array) -> CellMoments:
+    """The sums of observed rates, in which every row adds 1 to its own cell.
+
+    Parameters
+    ----------
+    counts : (K, 2, 2) array
+        Rows by group, outcome and call.
+
+    Returns
+    -------
+    CellMoments
+    """
+    n = np.asarray(counts, dtype=np.float64).ravel()
+    none = np.zeros((len(n), 0))
+    square = np.zeros((0, 0))
+    return CellMoments(n, n, np.zeros_like(n), n, n, n, none, none, square, square)
+
+
 def contribution_moments(
     added: Contributions, n_groups: int, weights: Array | None = None
 ) -> CellMoments:

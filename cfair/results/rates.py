@@ -21,6 +21,7 @@ from cfair.inference.equality import EqualityTest
 from cfair.inference.estimates import RateEstimates
 from cfair.options import check_level, check_option
 from cfair.results.contrasts import compared_groups, contrast_frame
+from cfair.results.printed import Printed
 
 Array = NDArray[np.float64]
 
@@ -54,7 +55,7 @@ class MetricRows:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RatesResult:
+class RatesResult(Printed):
     """Rates by group with their uncertainty: a frozen record of one analysis.
 
     Attributes
@@ -529,24 +530,6 @@ class RatesResult:
             about=self.about,
             ax=ax,
         )
-
-    # -- text -----------------------------------------------------------------------------------
-
-    def summary(self) -> str:
-        """The result as text, as `print` shows it."""
-        raise TypeError("a RatesResult is printed by its subclasses")
-
-    def __str__(self) -> str:
-        return self.summary()
-
-    def __repr__(self) -> str:
-        return self.summary()
-
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        style = "font-family: monospace; white-space: pre; overflow-x: auto; line-height: 1.3"
-        return f'<div style="{style}">{escape(self.summary())}</div>'
 
 
 def _safe(name: str) -> str:

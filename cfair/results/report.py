@@ -26,10 +26,10 @@ def cohort_facts(cohort: Cohort) -> list[tuple[str, str]]:
     """Who was analysed, what was left out, what the event and the call are; counts are of rows."""
     used = text.count(cohort.n_used)
     rows = f"{text.count(cohort.n_read)} rows, {used} used ({cohort.dropped.sentence()})"
-    event = int(cohort.y.sum())
+    event = cohort.count(cohort.y)
     return [
         ("cohort", rows),
-        ("flagged", f"{cohort.rule} (S = 1): {text.share(int(cohort.s.sum()), cohort.n_used)}"),
+        ("flagged", f"{cohort.rule} (S = 1): {text.share(cohort.count(cohort.s), cohort.n_used)}"),
         (
             "outcome",
             f"{cohort.outcome_name}, event {cohort.outcome_event}: "
@@ -74,7 +74,7 @@ def plural(n: int, noun: str) -> str:
 def treatment_fact(cohort: Cohort) -> tuple[str, str]:
     """How many were treated."""
     assert cohort.d is not None
-    treated = text.share(int(cohort.d.sum()), cohort.n_used)
+    treated = text.share(cohort.count(cohort.d), cohort.n_used)
     return ("treatment", f"{cohort.treatment_name}, {cohort.treatment_event}: {treated}")
 
 

@@ -1,0 +1,193 @@
+"""Reads ``y_true``, a call or a score, and sensitive features as the rows of a checked cohort."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from cfair.cohort import Cohort, Dropped, build_cohort
+from cfair.columns import read_attribute
+from cfair.errors import DataError
+from cfair.frame import as_table, show_some
+from cfair.groups import Factor, Groups, cross
+from cfair.options import check_option
+from cfair.roles import Roles
+
+#: The attribute when sensitive features come without a name.
+UNNAMED = "group"
+
+
+def read_arrays(
+    y_true: Any,
+    *,
+    sensitive_features: Any,
+    y_pred: Any = None,
+    y_score: Any = None,
+    threshold: float = 0.5,
+    sample_weight: Any = None,
+    missing: str = "raise",
+) -> Cohort:
+    """The arrays of a metric as a cohort, with the checks and the messages of `cfair.Audit`.
+
+    Parameters
+    ----------
+    y_true : (n,) array-like of 0/1 or bool
+        Outcome. A Series gives the index that other Series are matched by.
+    sensitive_features : array-like, data frame, or mapping of name to array-like
+        One or more attributes, which are crossed. A name is taken from a Series, a column or a key.
+    y_pred : (n,) array-like of 0/1 or bool, optional
+        The call; in its place comes `y_score`.
+    y_score : (n,) array-like in [0, 1], optional
+    threshold : float, default 0.5
+        Of `y_score`: the call is ``y_score >= threshold``.
+    sample_weight : (n,) array-like, optional
+        Sampling weights.
+    missing : {"raise", "drop", "level"}, default "raise"
+
+    Returns
+    -------
+    Cohort
+
+    Raises
+    ------
+    DataError
+        If an array does not fit: values, length, index, missing values.
+
+    Examples
+    --------
+    >>> cohort = read_arrays([0, 1, 1, 0], y_pred=[0, 1, 0, 0], sensitive_features=list("abab"))
+    >>> cohort.groups.names, cohort.s.tolist()
+    (('a', 'b'), [0, 1, 0, 0])
+    """
+    if (y_pred is None) == (y_score is None):
+        raise DataError("give either y_pred, a ready 0/1 call, or y_score, not both.")
+    labels = y_true.index if isinstance(y_true, pd.Series) else pd.RangeIndex(len(y_true))
+    rows = pd.DataFrame(index=labels)
+    table = as_table(rows)
+
+    def column(values: Any, name: str) -> pd.Series | None:
+        return None if values is None else table.align(values, name).rename(name)
+
+    roles = Roles(
+        outcome=column(y_true, "y_true"),
+        prediction=column(y_pred, "y_pred"),
+        score=column(y_score, "y_score"),
+        cutoff=None if y_score is None else threshold,
+        weights=column(sample_weight, "sample_weight"),
+        groups=[column(values, name) for name, values in _attributes(sensitive_features)],
+        missing=missing,
+    )
+    return build_cohort(rows, roles)
+
+
+def _attributes(features: Any) -> list[tuple[str, Any]]:
+    """Names and values of the sensitive features."""
+    if isinstance(features, Mapping):
+        return [(str(name), values) for name, values in features.items()]
+    if isinstance(features, pd.Series):
+        return [(UNNAMED if features.name is None else str(features.name), features)]
+    if isinstance(features, np.ndarray) and features.ndim == 2:
+        return [(f"{UNNAMED}_{k + 1}", features[:, k]) for k in range(features.shape[1])]
+    if hasattr(features, "columns") or hasattr(features, "column_names"):
+        table = as_table(features)
+        return [(str(name), table.column(name)) for name in table.names]
+    return [(UNNAMED, features)]
+
+
+def read_features(
+    sensitive_features: Any, **beside: Any
+) -> tuple[list[Factor], dict[str, pd.Series]]:
+    """The attributes alone, or with other columns, for what asks no call and no outcome.
+
+    Parameters
+    ----------
+    sensitive_features : array-like, data frame, or mapping of name to array-like
+        As in `read_arrays`.
+    **beside : (n,) array-like or None
+        Other columns, by the name of their argument. The first that is a Series gives the index
+        that other Series are matched by.
+
+    Returns
+    -------
+    attributes : list of Factor
+        Missing values have code -1.
+    columns : dict of str to pandas.Series
+        Those that were given, on one index.
+
+    Raises
+    ------
+    DataError
+        If there are no rows, or lengths or indexes do not fit.
+
+    Examples
+    --------
+    >>> attributes, _ = read_features({"sex": ["F", "M", None]})
+    >>> attributes[0].levels, attributes[0].codes.tolist()
+    (('F', 'M'), [0, 1, -1])
+    """
+    named = _attributes(sensitive_features)
+    given = {name: values for name, values in beside.items() if values is not None}
+    names = [name for name, _ in named]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice or not named:
+        what = f"has {twice[0]!r} twice" if twice else "has no columns"
+        raise DataError(f"sensitive_features {what}. Give each attribute once, under its name.")
+    every = [*given.values(), *(values for _, values in named)]
+    series = [values for values in every if isinstance(values, pd.Series)]
+    labels = series[0].index if series else pd.RangeIndex(len(every[0]))
+    if not len(labels):
+        raise DataError("there are no rows: sensitive_features has length 0.")
+    table = as_table(pd.DataFrame(index=labels))
+    attributes = [
+        read_attribute(table.align(values, f"sensitive_features {name!r}").rename(name))
+        for name, values in named
+    ]
+    return attributes, {
+        name: table.align(values, name).rename(name) for name, values in given.items()
+    }
+
+
+def complete_rows(
+    attributes: Sequence[Factor], missing: str, **masks: NDArray[np.bool_]
+) -> tuple[Groups, NDArray[np.bool_], Dropped]:
+    """Cross attributes over the rows that have a value in all of them.
+
+    Parameters
+    ----------
+    attributes : sequence of Factor
+    missing : {"raise", "drop", "level"}
+    **masks : (n,) array of bool
+        Rows without a value in another column, by its name.
+
+    Returns
+    -------
+    groups : Groups
+    keep : (n,) array of bool
+    dropped : Dropped
+
+    Raises
+    ------
+    DataError
+        If values are missing and `missing` is "raise", or no rows are left.
+    """
+    check_option("missing", missing, ("raise", "drop", "level"))
+    if missing == "level":
+        attributes = [attribute.with_missing_level() for attribute in attributes]
+    every = {**{a.name: a.missing for a in attributes}, **masks}
+    by_column = {name: int(mask.sum()) for name, mask in every.items() if mask.any()}
+    keep = ~np.logical_or.reduce(list(every.values()))
+    if by_column and missing != "drop":
+        shown = show_some([f"{name!r} ({n} rows)" for name, n in by_column.items()], 10)
+        raise DataError(
+            f"missing values in {shown}; {int((~keep).sum())} of {len(keep)} rows in all. Use "
+            'missing="drop" to leave these rows out, missing="level" to make those of an '
+            "attribute a level of their own, or fill them in."
+        )
+    dropped = Dropped(int((~keep).sum()), by_column)
+    if not keep.any():
+        raise DataError(f"no rows are left of {len(keep)}: {dropped.sentence()}.")
+    return cross([attribute.take(keep) for attribute in attributes]), keep, dropped

@@ -1,0 +1,24 @@
+"""What every result has in common: it prints its summary, in a script and in a notebook."""
+
+from __future__ import annotations
+
+from html import escape
+
+_STYLE = "font-family: monospace; white-space: pre; overflow-x: auto; line-height: 1.3"
+
+
+class Printed:
+    """A result that is shown by its `summary`."""
+
+    def summary(self) -> str:
+        """The result as text, as `print` shows it."""
+        raise NotImplementedError(f"{type(self).__name__} has no summary")
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def __repr__(self) -> str:
+        return self.summary()
+
+    def _repr_html_(self) -> str:
+        return f'<div style="{_STYLE}">{escape(self.summary())}</div>'
