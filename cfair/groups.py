@@ -231,6 +231,12 @@ class Groups:
         ]
         return np.concatenate(blocks).astype(float)
 
+    @cached_property
+    def target_matrix(self) -> NDArray[np.float64]:
+        """(T, K) array of 0/1: the groups in each group, each margin, and all rows together."""
+        K = self.n_groups
+        return np.vstack([np.eye(K), self.margin_matrix, np.ones((1, K))])
+
     def label_frame(self) -> pd.DataFrame:
         """K rows, one Categorical column per attribute, its categories the levels in order."""
         return self._frame(self.level_codes)

@@ -404,19 +404,6 @@ def test_test_equal_is_the_wald_test_of_each_metric(result):
     assert frame.loc["fpr", "p_value"] == pytest.approx(frame.loc["tnr", "p_value"], rel=1e-8)
 
 
-def test_largest_gaps_name_the_pair(result):
-    frame = result.largest_gaps().set_index("metric")
-    rates = result.rates.set_index(["metric", "group"])["estimate"]
-    for metric in RATES:
-        row = frame.loc[metric]
-        assert row["group"] == rates[metric].idxmax()
-        assert row["reference"] == rates[metric].idxmin()
-        assert row["estimate"] == pytest.approx(
-            rates[metric].max() - rates[metric].min(), rel=1e-12
-        )
-        assert row["ratio"] == pytest.approx(rates[metric].min() / rates[metric].max(), rel=1e-12)
-
-
 # -- clusters -------------------------------------------------------------------------------------
 
 

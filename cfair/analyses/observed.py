@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +24,7 @@ from cfair.inference.moments import (
     counted_moments,
 )
 from cfair.options import check_level, check_option
-from cfair.results.observed import METHODS, ObservedResult
+from cfair.results.observed import METHODS, PRINTED, ObservedResult
 from cfair.results.rates import MetricRows
 
 Array = NDArray[np.float64]
@@ -62,8 +63,7 @@ def targets(cohort: Cohort) -> Array:
     -------
     (T, K) array of 0 and 1
     """
-    groups = cohort.groups
-    return np.vstack([np.eye(groups.n_groups), groups.margin_matrix, np.ones((1, groups.n_groups))])
+    return cohort.groups.target_matrix
 
 
 def observed_moments(cohort: Cohort) -> tuple[CellMoments, ClusterScores | None]:
@@ -307,9 +307,17 @@ def observed(
         notes=(
             *cohort.notes,
             *cluster_notes(cohort),
-            *care_notes(cohort, estimates[2:4], rows[2:4]),
+            *care_notes(cohort, *_of(PRINTED, estimates, rows)),
         ),
     )
+
+
+def _of(
+    metrics: Sequence[str], estimates: list[RateEstimates], rows: list[MetricRows]
+) -> tuple[list[RateEstimates], list[MetricRows]]:
+    """Those of some metrics, in the order of all."""
+    chosen = [k for k, e in enumerate(estimates) if e.metric in metrics]
+    return [estimates[k] for k in chosen], [rows[k] for k in chosen]
 
 
 def cluster_notes(cohort: Cohort) -> list[str]:

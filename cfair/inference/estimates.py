@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,11 +26,14 @@ from cfair.inference.intervals import (
     boundary_se,
     effective_size,
     logit_interval,
+    mover_combination,
+    mover_combination_p_value,
     mover_difference,
     mover_p_value,
     mover_ratio,
     plain_interval,
     wilson_interval,
+    wilson_limits,
 )
 from cfair.options import check_option
 
@@ -84,6 +87,27 @@ class RateEstimates:
         for array in (self.estimate, self.covariance, self.kish, self.max_size):
             if array is not None:
                 array.setflags(write=False)
+
+    def select(self, targets: NDArray[np.intp]) -> RateEstimates:
+        """Estimates of some of the targets, as the groups that are compared.
+
+        Parameters
+        ----------
+        targets : (m,) array of int
+
+        Returns
+        -------
+        RateEstimates
+        """
+        size = self.max_size
+        return replace(
+            self,
+            n_groups=len(targets),
+            estimate=self.estimate[targets],
+            covariance=self.covariance[np.ix_(targets, targets)],
+            kish=self.kish[targets],
+            max_size=None if size is None else size[targets],
+        )
 
     @property
     def se(self) -> Array:
@@ -160,6 +184,33 @@ class RateEstimates:
         relative = (se_a / safe_a) ** 2 + (se_b / safe_b) ** 2
         relative = relative - 2 * rho * se_a * se_b / (safe_a * safe_b)
         return Contrast(ratio, ratio * np.sqrt(np.maximum(relative, 0)), c_low, c_high, p)
+
+    def combination(
+        self, targets: NDArray[np.intp], coefficients: Array, level: float
+    ) -> Contrast:
+        """Linear combinations of targets, such as an interaction contrast.
+
+        Parameters
+        ----------
+        targets : (m, k) array of int
+        coefficients : (k,) array
+        level : float
+
+        Returns
+        -------
+        Contrast
+        """
+        rates, sizes = np.clip(self.estimate[targets], 0, 1), self.size[targets]
+        rho = self._correlation(targets[:, :, None], targets[:, None, :])
+        rho[:, range(targets.shape[1]), range(targets.shape[1])] = 1.0
+        limits = wilson_limits(rates, sizes, max_df=self.max_df)
+        low, high = limits(np.full((len(targets), 1), (1 - level) / 2))
+        c_low, c_high = mover_combination(rates, low, high, coefficients, rho)
+        p = mover_combination_p_value(rates, limits, coefficients, rho)
+        signed = coefficients * self.se[targets]
+        variance = np.einsum("mi,mij,mj->m", signed, rho, signed)
+        at = self.estimate[targets] @ coefficients
+        return Contrast(at, np.sqrt(np.maximum(variance, 0)), c_low, c_high, p)
 
     def _correlation(self, first: NDArray[np.intp], second: NDArray[np.intp]) -> Array:
         se = self._plain_se

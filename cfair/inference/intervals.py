@@ -7,11 +7,16 @@ keeps their asymmetry; with independent proportions it is Newcombe's interval.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri, stdtrit
 
 Array = NDArray[np.float64]
+#: Limits of estimates by the probability of one tail.
+Limits = Callable[[Array], tuple[Array, Array]]
 
 #: In place of degrees of freedom: the normal quantile.
 NORMAL = -1.0
@@ -348,13 +353,19 @@ def mover_p_value(
         d_low, d_high = mover_difference(a, *limits_a, b, *limits_b, rho)
         return (d_low <= 0) & (d_high >= 0)
 
+    p = np.where(a == b, 1.0, _largest_level(holds_zero, np.shape(a)))
+    result: Array = np.where(np.isnan(a) | np.isnan(b), np.nan, p)
+    return result
+
+
+def _largest_level(holds_zero: Callable[[Array], NDArray[np.bool_]], shape: Any) -> Array:
+    """Largest p for which the interval of level 1 - p holds 0, asked by the logarithm of p."""
     # Intervals of very small, strongly correlated samples are not nested, so the largest level is
     # bracketed from above before it is bisected.
-    low = np.full(np.shape(a), -690.0)
-    high = np.zeros(np.shape(a))
-    open_ = np.ones(np.shape(a), dtype=bool)
+    low, high = np.full(shape, -690.0), np.zeros(shape)
+    open_ = np.ones(shape, dtype=bool)
     for step in -np.geomspace(0.01, 690, 40):
-        found = open_ & holds_zero(np.full(np.shape(a), step))
+        found = open_ & holds_zero(np.full(shape, step))
         low = np.where(found, step, low)
         open_ &= ~found
         high = np.where(open_, step, high)
@@ -362,6 +373,119 @@ def mover_p_value(
         middle = (low + high) / 2
         inside = holds_zero(middle)
         low, high = np.where(inside, middle, low), np.where(inside, high, middle)
-    p = np.where(a == b, 1.0, np.exp(high))
-    result: Array = np.where(np.isnan(a) | np.isnan(b), np.nan, p)
+    return np.exp(high)
+
+
+def wilson_limits(theta: Array, n: Array, *, max_df: float = np.inf) -> Limits:
+    """Wilson's limits of rates as a function of the probability of one tail.
+
+    Parameters
+    ----------
+    theta, n : arrays
+        As in `wilson_interval`.
+    max_df : float, default inf
+
+    Returns
+    -------
+    function
+    """
+    return lambda tail: _wilson(theta, n, tail, max_df)
+
+
+def student_limits(mean: Array, se: Array, df: Array) -> Limits:
+    """Student's limits of means as a function of the probability of one tail.
+
+    Parameters
+    ----------
+    mean, se, df : arrays
+        Without a degree of freedom the limits are NaN.
+
+    Returns
+    -------
+    function
+    """
+    known = np.where(df > 0, df, np.nan)
+
+    def limits(tail: Array) -> tuple[Array, Array]:
+        half = -stdtrit(known, tail) * se
+        return mean - half, mean + half
+
+    return limits
+
+
+def mover_combination(
+    values: Array, low: Array, high: Array, coefficients: Array, correlation: ArrayLike | None = None
+) -> tuple[Array, Array]:
+    """Interval of a linear combination from the intervals of its parts.
+
+    Parameters
+    ----------
+    values, low, high : (..., k) arrays
+        Estimates and their limits.
+    coefficients : (k,) array
+    correlation : (..., k, k) array, optional
+        Of the estimates, which are independent by default.
+
+    Returns
+    -------
+    low, high : (...) arrays
+
+    References
+    ----------
+    Zou GY, Huang W, Zhang X (2009). A note on confidence interval estimation for a linear function
+    of binomial proportions. Computational Statistics & Data Analysis 53, 1080-1085.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rates, n = np.array([0.4, 0.1]), np.array([50.0, 50.0])
+    >>> limits = wilson_interval(rates, n, max_df=NORMAL)
+    >>> np.round(mover_combination(rates, *limits, np.array([1.0, -1.0])), 3).tolist()
+    [0.132, 0.45]
+    """
+    down, up = values - low, high - values
+    rising = coefficients > 0
+    at = values @ coefficients
+
+    def reach(part: Array) -> Array:
+        signed = coefficients * part
+        if correlation is None:
+            total = np.sum(signed**2, axis=-1)
+        else:
+            total = np.einsum("...i,...ij,...j->...", signed, np.asarray(correlation), signed)
+        distance: Array = np.sqrt(np.maximum(total, 0.0))
+        return distance
+
+    return at - reach(np.where(rising, down, up)), at + reach(np.where(rising, up, down))
+
+
+def mover_combination_p_value(
+    values: Array, limits: Limits, coefficients: Array, correlation: ArrayLike | None = None
+) -> Array:
+    """Two-sided p-value of a combination of 0: the level at which its MOVER interval touches 0.
+
+    Parameters
+    ----------
+    values : (..., k) array
+    limits : function
+        As from `wilson_limits`.
+    coefficients : (k,) array
+    correlation : (..., k, k) array, optional
+
+    Returns
+    -------
+    (...) array
+        NaN where the combination or its interval is undefined; never 0.
+    """
+
+    def holds_zero(log_p: Array) -> NDArray[np.bool_]:
+        found = limits(np.exp(log_p)[..., None] / 2)
+        low, high = mover_combination(values, *found, coefficients, correlation)
+        return (low <= 0) & (high >= 0)
+
+    at = np.asarray(values @ coefficients)
+    p = np.where(np.abs(at) < 1e-15, 1.0, _largest_level(holds_zero, at.shape))
+    some_low, some_high = limits(np.full((*at.shape, 1), 0.025))
+    known = ~np.isnan(values + some_low + some_high).any(axis=-1)
+    result: Array = np.where(known, p, np.nan)
     return result

@@ -28,6 +28,9 @@ ADJUSTMENTS: dict[str, str] = {
     "fdr_by": "Benjamini-Yekutieli",
 }
 
+#: All rows together, as a reference.
+OVERALL = "overall"
+
 
 @dataclass(frozen=True)
 class Compared:
@@ -65,7 +68,7 @@ def compared_groups(groups: Groups, attribute: str | None, reference: Any) -> Co
     attribute : str or None
         Levels of this attribute; the intersectional groups by default.
     reference : label or None
-        What the others are compared with; all pairs by default.
+        What the others are compared with, or ``"overall"``; all pairs by default.
 
     Returns
     -------
@@ -78,6 +81,10 @@ def compared_groups(groups: Groups, attribute: str | None, reference: Any) -> Co
     """
     if attribute is None:
         require_comparison(groups)
+        if isinstance(reference, str) and reference == OVERALL and OVERALL not in groups.names:
+            every = groups.n_groups + len(groups.margins)
+            whole = np.append(np.arange(groups.n_groups), every)
+            return Compared((*groups.names, OVERALL), whole, groups.n_groups)
         position = None if reference is None else groups.index_of(reference)
         return Compared(groups.names, np.arange(groups.n_groups), position)
     if attribute not in groups.attributes:
@@ -88,6 +95,10 @@ def compared_groups(groups: Groups, attribute: str | None, reference: Any) -> Co
     names = groups.level_names[groups.attributes.index(attribute)]
     at = [k for k, (a, _) in enumerate(groups.margins) if a == attribute]
     levels = [groups.margins[k][1] for k in at]
+    targets = groups.n_groups + np.array(at, dtype=np.intp)
+    if isinstance(reference, str) and reference == OVERALL and OVERALL not in (*levels, *names):
+        every = groups.n_groups + len(groups.margins)
+        return Compared((*names, OVERALL), np.append(targets, every), len(names))
     position = None
     if reference is not None:
         if reference not in levels and reference not in names:
@@ -95,7 +106,7 @@ def compared_groups(groups: Groups, attribute: str | None, reference: Any) -> Co
                 f"{reference!r} is no level of {attribute!r}. Its levels are {', '.join(names)}."
             )
         position = levels.index(reference) if reference in levels else names.index(reference)
-    return Compared(names, groups.n_groups + np.array(at, dtype=np.intp), position)
+    return Compared(names, targets, position)
 
 
 def contrast_frame(
@@ -150,7 +161,7 @@ def contrast_frame(
         rates = zip(e.estimate[i], e.estimate[j], strict=True)
         parts.append(pd.DataFrame(columns).assign(note=[_note(a, b, kind) for a, b in rates]))
     frame = pd.concat(parts, ignore_index=True)
-    frame.insert(len(frame.columns) - 1, "family", _adjust(frame, adjust))
+    frame.insert(len(frame.columns) - 1, "family", adjust_p_values(frame, adjust))
     return frame
 
 
@@ -162,8 +173,21 @@ def _note(a: float, b: float, kind: str) -> str:
     return ""
 
 
-def _adjust(frame: pd.DataFrame, adjust: str | None) -> str:
-    """Adjust p-values over all that are defined in the frame; returns the family in words."""
+def adjust_p_values(frame: pd.DataFrame, adjust: str | None) -> str:
+    """Adjust ``p_value`` over all that are defined in a frame, into ``p_adjusted``.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        With columns ``metric, p_value, p_adjusted``; changed.
+    adjust : str or None
+        A key of `ADJUSTMENTS`, ``"max-t"``, which leaves what is there, or None.
+
+    Returns
+    -------
+    str
+        The family in words.
+    """
     defined = frame["p_value"].notna().to_numpy()
     n, n_metrics = int(defined.sum()), frame["metric"].nunique()
     what = f"{n} p-values ({n_metrics} metric{'s' * (n_metrics > 1)})"

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
-from cfair.estimators.confusion import RATE_CELLS
+from cfair.estimators.confusion import RATE_CELLS, RateCells
+from cfair.inference.estimates import RateEstimates
 from cfair.inference.influence import rate_covariance
 from cfair.inference.intervals import NORMAL
 from cfair.inference.moments import CellMoments, ClusterScores
 from cfair.results import text
+from cfair.results.gaps import EQUALIZED_ODDS, Measure, equalized_odds_row
 from cfair.results.rates import RatesResult
 from cfair.results.report import (
     aggregate_lines,
     cluster_fact,
     cohort_facts,
     equality_line,
+    gap_table,
     group_table,
-    largest_gap_lines,
     margin_table,
     notes_lines,
 )
@@ -92,9 +95,92 @@ class ObservedResult(RatesResult):
         return pd.DataFrame(whole, index=labels, columns=labels)
 
     @property
+    def treatment_equality(self) -> pd.DataFrame:
+        """False negatives for each false positive, by group, by attribute, and of all.
+
+        The interval is that of the share of false negatives among the errors, by Wilson, carried
+        over to the ratio.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``by`` (an attribute, all of them, or "all"), ``group``, ``false_negatives``,
+            ``false_positives`` (rows), ``ratio, ci_low, ci_high, note``.
+
+        References
+        ----------
+        Berk R, Heidari H, Jabbari S, Kearns M, Roth A (2021). Fairness in criminal justice risk
+        assessments: the state of the art. Sociological Methods & Research 50, 3-44.
+
+        Examples
+        --------
+        >>> import cfair
+        >>> audit = cfair.Audit(
+        ...     cfair.load_cohort(), outcome="readmitted", score="risk", cutoff=0.5, groups="sex"
+        ... )
+        >>> audit.observed().treatment_equality[["group", "ratio", "ci_low", "ci_high"]].round(2)
+          group  ratio  ci_low  ci_high
+        0     F   0.46    0.39     0.53
+        1     M   0.37    0.31     0.44
+        2   all   0.42    0.37     0.47
+        """
+        groups = self.cohort.groups
+        of_errors = RateCells(numerator=((1, 0),), denominator=((1, 0), (0, 1)))
+        found = rate_covariance(
+            self.moments, groups.target_matrix, [of_errors], self.cluster_scores
+        )
+        some = self.estimates[0]
+        share = RateEstimates(
+            "fn_share",
+            groups.n_groups,
+            found.estimate,
+            found.covariance,
+            found.kish,
+            max_df=some.max_df,
+            n_clusters=some.n_clusters,
+        )
+        low, high = share.interval("wilson", self.level)
+        rows = groups.target_matrix @ self.moments.by_group(self.moments.count).reshape(-1, 4)
+        single = [] if len(groups.attributes) == 1 else list(groups.margins)
+        keep = [*range(groups.n_groups), *(groups.n_groups + k for k in range(len(single))), -1]
+        names = [*groups.names, *(str(level) for _, level in single), "all"]
+        by = [" x ".join(groups.attributes)] * groups.n_groups
+        with np.errstate(divide="ignore"):
+            values = {
+                name: (part / (1 - part))[keep]
+                for name, part in (("ratio", found.estimate), ("ci_low", low), ("ci_high", high))
+            }
+        notes = np.select(
+            [np.isnan(values["ratio"]), np.isinf(values["ratio"])],
+            ["no errors", "no false positives"],
+            "",
+        )
+        return pd.DataFrame(
+            {
+                "by": [*by, *(attribute for attribute, _ in single), "all"],
+                "group": names,
+                "false_negatives": rows[keep, 2].astype(int),
+                "false_positives": rows[keep, 1].astype(int),
+                **values,
+                "note": notes,
+            }
+        )
+
+    @property
     def compared(self) -> tuple[str, ...]:
         """Metrics that comparisons are about unless told otherwise; none complements another."""
         return PRINTED
+
+    @property
+    def judged(self) -> tuple[str, ...]:
+        """Metrics whose gaps are shown unless told otherwise: the larger gap of TPR and FPR too."""
+        return (*PRINTED, EQUALIZED_ODDS)
+
+    def _gap_rows(self, metric: str, measure: Measure) -> list[dict[str, Any]]:
+        if metric != EQUALIZED_ODDS:
+            return super()._gap_rows(metric, measure)
+        both = [self.estimates_of(name) for name in ("tpr", "fpr")]
+        return [equalized_odds_row(both, block, measure) for block in self._by("tpr")]
 
     @property
     def plotted(self) -> tuple[str, ...]:
@@ -150,6 +236,7 @@ class ObservedResult(RatesResult):
                 group_table(self, self._header(), self._cells),
                 margin_table(self, self._header(), self._cells),
                 self._differences(),
+                self._gaps(),
                 notes_lines(self.notes),
             ],
         )
@@ -181,5 +268,10 @@ class ObservedResult(RatesResult):
         return [
             *equality_line(self, chosen),
             *aggregate_lines(self, chosen),
-            *largest_gap_lines(self, chosen),
         ]
+
+    def _gaps(self) -> list[str]:
+        if np.count_nonzero(self.cohort.groups.sizes) < 2:
+            return []
+        labels = {e.metric: r.label for e, r in zip(self.estimates, self.rows, strict=True)}
+        return gap_table(self.gaps(), {**labels, EQUALIZED_ODDS: "TPR or FPR"})

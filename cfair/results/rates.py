@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from cfair.cohort import Cohort, require_comparison
 from cfair.errors import DataError
-from cfair.estimators.disparity import STATISTICS, largest_gap
+from cfair.estimators.disparity import STATISTICS
 from cfair.frame import show_some
 from cfair.inference.aggregate import AggregateIntervals
 from cfair.inference.equality import EqualityTest
 from cfair.inference.estimates import RateEstimates
 from cfair.options import check_level, check_option
 from cfair.results.contrasts import compared_groups, contrast_frame
+from cfair.results.gaps import Block, Measure, gap_frame, gap_row
 from cfair.results.printed import Printed
 
 Array = NDArray[np.float64]
@@ -114,6 +115,11 @@ class RatesResult(Printed):
     def compared(self) -> tuple[str, ...]:
         """Metrics that comparisons are about unless told otherwise."""
         return self.metrics
+
+    @property
+    def judged(self) -> tuple[str, ...]:
+        """Metrics whose gaps are shown unless told otherwise."""
+        return self.compared
 
     @property
     def plotted(self) -> tuple[str, ...]:
@@ -243,8 +249,8 @@ class RatesResult(Printed):
         Parameters
         ----------
         reference : label, optional
-            Group that all others are compared with: a tuple of levels, or its printed name. All
-            pairs by default.
+            Group that all others are compared with: a tuple of levels, or its printed name; or
+            ``"overall"``, all rows together. All pairs by default.
         kind : {"difference", "ratio"}, default "difference"
         adjust : str or None, default "holm"
             How p-values are adjusted over all rows of the frame: a method of statsmodels'
@@ -413,20 +419,37 @@ class RatesResult(Printed):
     def _more_disparities(self, frame: pd.DataFrame) -> pd.DataFrame:
         return frame
 
-    def largest_gaps(self, metrics: str | Sequence[str] | None = None) -> pd.DataFrame:
-        """The pair of groups with the widest difference, for each metric.
+    def gaps(
+        self,
+        metrics: str | Sequence[str] | None = None,
+        *,
+        adjust: str | None = "holm",
+        power: float = 0.8,
+        severity: tuple[float, float] = (0.05, 0.15),
+    ) -> pd.DataFrame:
+        """The widest gap between groups, for each metric: by every attribute, and by intersection.
 
         Parameters
         ----------
         metrics : str or sequence of str, optional
-            All by default.
+            Those of `judged` by default.
+        adjust : str or None, default "holm"
+            How p-values are adjusted over all rows of the frame.
+        power : float, default 0.8
+            Of the test that finds a ``detectable`` gap.
+        severity : tuple of two floats, default (0.05, 0.15)
+            From where on a gap is moderate, and beyond which it is severe.
 
         Returns
         -------
         pandas.DataFrame
-            ``metric, group`` (highest rate), ``reference`` (lowest), ``estimate, ci_low, ci_high``
-            and ``ratio`` (lowest over highest). The interval is that of the maximum over all pairs,
-            since the pair was chosen for its width.
+            ``metric``; ``by``, an attribute or all of them; ``group`` (highest rate), ``reference``
+            (lowest), their ``gap`` with the interval of a maximum over all pairs, since the pair
+            was chosen for its width; ``expected_if_equal``, what noise alone would give;
+            ``detectable``, the least gap between two groups of these sizes that a test of two
+            proportions finds with this power; ``ratio``, lowest over highest; ``severity``, a word
+            that knows nothing of noise; ``p_value`` of the test that all rates are equal, and
+            ``p_adjusted`` over the ``family``; ``note``.
 
         Examples
         --------
@@ -434,36 +457,39 @@ class RatesResult(Printed):
         >>> audit = cfair.Audit(
         ...     cfair.load_cohort(), outcome="readmitted", score="risk", cutoff=0.5, groups="race"
         ... )
-        >>> audit.observed().largest_gaps("fpr")[["group", "reference", "estimate"]].round(3)
-           group reference  estimate
-        0  Black     White     0.114
+        >>> audit.observed().gaps("fpr")[["by", "group", "reference", "gap", "severity"]].round(3)
+             by  group reference    gap  severity
+        0  race  Black     White  0.114  moderate
         """
-        names = self.cohort.groups.names
-        K = self.cohort.groups.n_groups
-        rows: list[dict[str, Any]] = []
-        wanted = [metrics] if isinstance(metrics, str) else list(metrics or self.metrics)
-        for metric in wanted:
-            e = self.estimates_of(metric)
-            a = self.aggregate(self.metrics.index(metric))
-            pair = largest_gap(e.estimate[:K])
-            if pair is None:
-                rows.append({"metric": e.metric, "note": "fewer than two groups have a rate"})
-                continue
-            high, low = e.estimate[pair[0]], e.estimate[pair[1]]
-            rows.append(
-                {
-                    "metric": e.metric,
-                    "group": names[pair[0]],
-                    "reference": names[pair[1]],
-                    "estimate": high - low,
-                    "ci_low": a.low[1],
-                    "ci_high": a.high[1],
-                    "ratio": low / high if high > 0 else np.nan,
-                    "note": "" if high > 0 else "all rates are 0: no ratio",
-                }
-            )
-        columns = ["metric", "group", "reference", "estimate", "ci_low", "ci_high", "ratio", "note"]
-        return pd.DataFrame(rows, columns=columns)
+        wanted = [metrics] if isinstance(metrics, str) else list(metrics or self.judged)
+        thresholds = (float(severity[0]), float(severity[1]))
+        measure = Measure(self.level, self.aggregate_interval, power, thresholds)
+        rows = [row for metric in wanted for row in self._gap_rows(metric, measure)]
+        return gap_frame(rows, measure, adjust)
+
+    def _by(self, metric: str) -> list[Block]:
+        """What is compared: the levels of each attribute, then the intersectional groups."""
+        groups = self.cohort.groups
+        K = groups.n_groups
+        whole = Block(" x ".join(groups.attributes), groups.names, np.arange(K))
+        if len(groups.attributes) == 1 or len(self.estimates_of(metric).estimate) == K:
+            return [whole]
+        of = np.array([attribute for attribute, _ in groups.margins])
+        return [
+            *(
+                Block(attribute, names, K + np.flatnonzero(of == attribute))
+                for attribute, names in zip(groups.attributes, groups.level_names, strict=True)
+            ),
+            whole,
+        ]
+
+    def _gap_rows(self, metric: str, measure: Measure) -> list[dict[str, Any]]:
+        e, rows = self.estimates_of(metric), []
+        for block in self._by(metric):
+            whole = block.targets[0] == 0 and measure.level == self.level
+            known = self.aggregate(self.metrics.index(metric)) if whole else None
+            rows.append(gap_row(e, block, measure, known))
+        return rows
 
     # -- plots ----------------------------------------------------------------------------------
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from cfair.cohort import Cohort
 from cfair.groups import Groups
 from cfair.inference.equality import EqualityTest
 from cfair.inference.estimates import RateEstimates
 from cfair.results import text
+from cfair.results.gaps import EQUALIZED_ODDS
 
 if TYPE_CHECKING:
     from cfair.results.rates import RatesResult
@@ -183,18 +185,53 @@ def aggregate_lines(result: RatesResult, chosen: Sequence[int]) -> list[str]:
 
 def largest_gap_lines(result: RatesResult, chosen: Sequence[int]) -> list[str]:
     """The widest gap of each metric, by name."""
-    gaps = result.largest_gaps([result.metrics[k] for k in chosen])
+    gaps = result.gaps([result.metrics[k] for k in chosen]).groupby("metric", sort=False).last()
     lines = []
     for i, k in enumerate(chosen):
-        gap = gaps.iloc[i]
+        gap = gaps.loc[result.metrics[k]]
         label = result.rows[k].label
         if isinstance(gap["group"], str):
-            value = text.estimate(gap["estimate"], gap["ci_low"], gap["ci_high"])
+            size, low, high = (float(str(gap[c])) for c in ("gap", "ci_low", "ci_high"))
+            value = text.estimate(size, low, high)
             pair = (
                 f"{text.one_line(gap['group'], 40)} against {text.one_line(gap['reference'], 40)}"
             )
             lines += text.facts([("largest gap" if i == 0 else "", f"{label}: {pair}, {value}")])
     return lines
+
+
+def gap_table(frame: pd.DataFrame, labels: Mapping[str, str]) -> list[str]:
+    """The widest gaps, a line per metric and attribute.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        From `RatesResult.gaps`.
+    labels : mapping of str to str
+        Metrics in print.
+    """
+    header = ["widest gap", "by", "between", "", "if equal", "detectable", "p (Holm)", "severity"]
+    rows, last = [], ""
+    for row in frame.to_dict("records"):
+        between = row["note"]
+        if not np.isnan(row["gap"]):
+            between = f"{text.one_line(row['group'])}, {text.one_line(row['reference'])}"
+        if row["metric"] == EQUALIZED_ODDS and row["note"].startswith("of "):
+            between += f" ({row['note'][3:6]})"
+        rows.append(
+            [
+                labels[row["metric"]] if row["metric"] != last else "",
+                text.one_line(row["by"]),
+                text.one_line(between, 60),
+                text.estimate(row["gap"], row["ci_low"], row["ci_high"]),
+                text.number(row["expected_if_equal"]),
+                text.number(row["detectable"]),
+                text.p_value(row["p_adjusted"]).removeprefix("p ").removeprefix("= "),
+                row["severity"],
+            ]
+        )
+        last = row["metric"]
+    return text.table(header, rows, left=3)
 
 
 def notes_lines(notes: Sequence[str]) -> list[str]:

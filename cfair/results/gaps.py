@@ -1,0 +1,242 @@
+"""The widest gap of each rate, by attribute and by intersection, and what could have been found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from cfair.estimators.disparity import largest_gap
+from cfair.inference.aggregate import AggregateIntervals
+from cfair.inference.estimates import RateEstimates
+from cfair.metrics.classification import severity
+from cfair.results.contrasts import adjust_p_values
+
+Array = NDArray[np.float64]
+
+#: The larger of the gaps of TPR and FPR.
+EQUALIZED_ODDS = "equalized_odds"
+COLUMNS = (
+    *("metric", "by", "group", "reference", "gap", "ci_low", "ci_high", "expected_if_equal"),
+    *("detectable", "ratio", "severity", "p_value", "p_adjusted", "family", "note"),
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Groups that are compared with one another: the levels of an attribute, or the intersection.
+
+    Attributes
+    ----------
+    by : str
+        The attribute, or the attributes joined by " x ".
+    names : tuple of str
+    targets : (m,) array of int
+        Among groups, margins, all.
+    """
+
+    by: str
+    names: tuple[str, ...]
+    targets: NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How gaps are judged.
+
+    Attributes
+    ----------
+    level : float
+    aggregate_interval : str
+    power : float
+        With which a detectable gap would have been found.
+    thresholds : tuple of float
+        From where on a gap is moderate, and beyond which severe.
+    """
+
+    level: float
+    aggregate_interval: str
+    power: float
+    thresholds: tuple[float, float]
+
+
+def gap_row(
+    estimates: RateEstimates,
+    compared: Block,
+    measure: Measure,
+    summary: AggregateIntervals | None = None,
+) -> dict[str, Any]:
+    """Describe the widest gap of one rate.
+
+    Parameters
+    ----------
+    estimates : RateEstimates
+    compared : Block
+    measure : Measure
+    summary : AggregateIntervals, optional
+        Of these groups, if it is there already.
+
+    Returns
+    -------
+    dict
+        Without adjusted p-values.
+    """
+    part = estimates.select(compared.targets)
+    row: dict[str, Any] = {"metric": estimates.metric, "by": compared.by}
+    pair = largest_gap(part.estimate)
+    undefined = [n for n, v in zip(compared.names, part.estimate, strict=True) if np.isnan(v)]
+    left_out = f"no rate in {', '.join(undefined)}" if undefined else ""
+    if pair is None:
+        return {**row, "severity": "undefined", "note": left_out or "one group only"}
+    high, low = part.estimate[list(pair)]
+    if summary is None:
+        summary = part.aggregates(measure.level, measure.aggregate_interval)
+    ratio = low / high if high > 0 else np.nan
+    notes = [left_out, "" if high > 0 else "all rates are 0: no ratio"]
+    return {
+        **row,
+        "group": compared.names[pair[0]],
+        "reference": compared.names[pair[1]],
+        "gap": high - low,
+        "ci_low": summary.low[1],
+        "ci_high": summary.high[1],
+        "expected_if_equal": summary.expected_if_equal[1],
+        "low": low,
+        "sizes": tuple(part.size[list(pair)]),
+        "ratio": ratio,
+        "severity": severity(high - low, *measure.thresholds),
+        "p_value": part.equality.p_value,
+        "note": "; ".join(note for note in notes if note),
+    }
+
+
+def equalized_odds_row(
+    estimates: Sequence[RateEstimates], compared: Block, measure: Measure
+) -> dict[str, Any]:
+    """Describe the larger of two gaps, of TPR and FPR, of which neither was chosen in advance.
+
+    The interval is simultaneous: those of both gaps have half the error each, and cover the larger
+    whenever both cover. The p-value is Bonferroni's.
+
+    Parameters
+    ----------
+    estimates : sequence of two RateEstimates
+    compared : Block
+    measure : Measure
+
+    Returns
+    -------
+    dict
+    """
+    halved = Measure(
+        1 - (1 - measure.level) / 2, measure.aggregate_interval, measure.power, measure.thresholds
+    )
+    rows = [gap_row(e, compared, halved) for e in estimates]
+    defined = [row for row in rows if "gap" in row]
+    if len(defined) < len(rows):
+        notes = [f"{r['metric'].upper()}: {r['note']}" for r in rows if "gap" not in r]
+        return {
+            "metric": EQUALIZED_ODDS,
+            "by": compared.by,
+            "severity": "undefined",
+            "note": "; ".join(notes),
+        }
+    widest = max(defined, key=lambda row: row["gap"])
+    p = 2 * np.min([row["p_value"] for row in defined])
+    return {
+        **widest,
+        "metric": EQUALIZED_ODDS,
+        "ci_low": max(row["ci_low"] for row in defined),
+        "ci_high": max(row["ci_high"] for row in defined),
+        "expected_if_equal": max(row["expected_if_equal"] for row in defined),
+        "ratio": np.nanmin([row["ratio"] for row in defined]),
+        "p_value": min(1.0, p),
+        "note": "; ".join(
+            note for note in (f"of {widest['metric'].upper()}", widest["note"]) if note
+        ),
+    }
+
+
+def gap_frame(rows: Sequence[dict[str, Any]], measure: Measure, adjust: str | None) -> pd.DataFrame:
+    """Rows as a frame, with detectable gaps, and p-values adjusted over all of them.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+    measure : Measure
+    adjust : str or None
+        A method of statsmodels' ``multipletests``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns `COLUMNS`.
+    """
+    frame = pd.DataFrame(list(rows), columns=list(COLUMNS)).astype(dict.fromkeys(_NUMBERS, float))
+    low = np.array([row.get("low", np.nan) for row in rows])
+    sizes = np.array([row.get("sizes", (np.nan, np.nan)) for row in rows])
+    found = detectable_gap(low, sizes[:, 0], sizes[:, 1], measure.level, measure.power)
+    frame["detectable"] = frame["detectable"].where(frame["detectable"].notna(), found)
+    out_of_reach = ~np.isnan(low) & frame["detectable"].isna()
+    more = np.where(out_of_reach, "no gap is wide enough to be found", "")
+    notes = zip(frame["note"].fillna(""), more, strict=True)
+    frame["note"] = ["; ".join(part for part in pair if part) for pair in notes]
+    frame["family"] = adjust_p_values(frame, adjust)
+    return frame
+
+
+_NUMBERS = tuple(c for c in COLUMNS[4:] if c not in ("severity", "family", "note"))
+
+
+def detectable_gap(
+    low: Array, n_high: Array, n_low: Array, level: float = 0.95, power: float = 0.8
+) -> Array:
+    """Least gap above a rate that a test of two proportions of these sizes finds.
+
+    Parameters
+    ----------
+    low : (m,) array
+        The lower of the two rates.
+    n_high, n_low : (m,) arrays
+        Effective sizes of the higher and the lower rate.
+    level : float, default 0.95
+        One less the size of the test.
+    power : float, default 0.8
+
+    Returns
+    -------
+    (m,) array
+        NaN if no gap up to a rate of 1 is found with this power.
+
+    Examples
+    --------
+    >>> detectable_gap(np.array([0.2]), np.array([500]), np.array([500])).round(3)
+    array([0.075])
+    """
+    from statsmodels.stats.proportion import power_proportions_2indep
+
+    some = (n_high > 0) & (n_low > 0) & ~np.isnan(low)
+    n_high, n_low = np.where(some, n_high, 1.0), np.where(some, n_low, 1.0)
+    # a rate of exactly 0 or 1 has no variance, and would be told from anything
+    rate = np.where(some, np.clip(low, 0, 1), 0.5)
+    rate = np.where(rate % 1 == 0, (n_low * rate + 2) / (n_low + 4), rate)
+
+    def is_found(gap: Array) -> NDArray[np.bool_]:
+        found = power_proportions_2indep(
+            gap, rate, n_high, ratio=n_low / n_high, alpha=1 - level, return_results=False
+        )
+        enough: NDArray[np.bool_] = found >= power
+        return enough
+
+    short, wide = np.zeros_like(rate), 1 - rate - 1e-9
+    some &= is_found(wide)
+    for _ in range(24):
+        middle = (short + wide) / 2
+        enough = is_found(middle)
+        short, wide = np.where(enough, short, middle), np.where(enough, middle, wide)
+    result: Array = np.where(some, wide, np.nan)
+    return result

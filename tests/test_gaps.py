@@ -1,0 +1,192 @@
+"""The widest gaps of a result: which pair, what interval, what could have been found."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.proportion import power_proportions_2indep
+
+import cfair
+from cfair.results.gaps import COLUMNS, EQUALIZED_ODDS, detectable_gap
+
+
+@pytest.fixture(scope="module")
+def result():
+    audit = cfair.Audit(
+        cfair.load_cohort(), outcome="readmitted", score="risk", cutoff=0.5, groups=["sex", "race"]
+    )
+    return audit.observed()
+
+
+@pytest.fixture(scope="module")
+def gaps(result):
+    return result.gaps().set_index(["metric", "by"])
+
+
+def test_a_row_per_metric_and_attribute(result, gaps):
+    assert list(result.gaps()) == list(COLUMNS)
+    metrics = ["selection_rate", "tpr", "fpr", "ppv", EQUALIZED_ODDS]
+    assert list(gaps.index) == [(m, by) for m in metrics for by in ("sex", "race", "sex x race")]
+
+
+@pytest.mark.parametrize("metric", ["selection_rate", "tpr", "fpr", "ppv"])
+def test_the_pair_is_the_highest_and_the_lowest(result, gaps, metric):
+    rates = result.rates.query("metric == @metric").set_index("group")["estimate"]
+    row = gaps.loc[(metric, "sex x race")]
+    assert (row["group"], row["reference"]) == (rates.idxmax(), rates.idxmin())
+    assert row["gap"] == pytest.approx(rates.max() - rates.min(), rel=1e-12)
+    assert row["ratio"] == pytest.approx(rates.min() / rates.max(), rel=1e-12)
+    levels = result.marginals.query("metric == @metric and attribute == 'race'")
+    row = gaps.loc[(metric, "race")]
+    assert row["gap"] == pytest.approx(np.ptp(levels["estimate"]), rel=1e-12)
+    assert row["group"] == levels["level"].iloc[levels["estimate"].argmax()]
+
+
+def test_intervals_are_those_of_a_maximum(result, gaps):
+    whole = result.disparities.query("statistic == 'maximum'").set_index("metric")
+    alone = cfair.Audit(
+        cfair.load_cohort(), outcome="readmitted", score="risk", cutoff=0.5, groups="race"
+    ).observed()
+    race = alone.disparities.query("statistic == 'maximum'").set_index("metric")
+    tests = alone.test_equal().set_index("metric")
+    for metric in ("tpr", "fpr"):
+        for by, frame in (("sex x race", whole), ("race", race)):
+            columns = ["ci_low", "ci_high", "expected_if_equal"]
+            row = gaps.loc[(metric, by), columns].astype(float)
+            pd.testing.assert_series_equal(row, frame.loc[metric, columns], check_names=False)
+        p = tests.loc[metric, "p_value"]
+        assert gaps.loc[(metric, "race"), "p_value"] == pytest.approx(p, rel=1e-8)
+
+
+def test_equalized_odds_is_the_larger_gap_with_a_simultaneous_interval(result, gaps):
+    halved = cfair.Audit(
+        cfair.load_cohort(), outcome="readmitted", score="risk", cutoff=0.5, groups=["sex", "race"]
+    ).observed(level=0.975)
+    for by in ("sex", "race", "sex x race"):
+        parts = halved.gaps(["tpr", "fpr"], adjust=None).query("by == @by")
+        row = gaps.loc[(EQUALIZED_ODDS, by)]
+        assert row["gap"] == parts["gap"].max()
+        assert row["ci_low"] == pytest.approx(parts["ci_low"].max(), abs=1e-12)
+        assert row["ci_high"] == pytest.approx(parts["ci_high"].max(), abs=1e-12)
+        assert row["p_value"] == min(1, 2 * parts["p_value"].min())
+        assert row["note"] == f"of {parts.loc[parts['gap'].idxmax(), 'metric'].upper()}"
+
+
+@pytest.mark.parametrize("adjust", ["holm", "fdr_bh"])
+def test_p_values_are_adjusted_over_the_table(result, adjust):
+    frame = result.gaps(adjust=adjust)
+    expected = multipletests(frame["p_value"], method=adjust)[1]
+    np.testing.assert_allclose(frame["p_adjusted"], expected, rtol=1e-12)
+    assert frame["family"].str.contains("15 p-values").all()
+    plain = result.gaps(adjust=None)
+    assert (plain["p_adjusted"] == plain["p_value"]).all()
+
+
+def test_a_detectable_gap_is_found_with_the_power_asked_for():
+    rng = np.random.default_rng(4)
+    low, one, two = rng.uniform(0.05, 0.6, 30), rng.integers(40, 900, 30), rng.integers(40, 900, 30)
+    for power in (0.5, 0.8, 0.95):
+        gap = detectable_gap(low, one, two, 0.9, power)
+        assert not np.isnan(gap).any()
+        found = power_proportions_2indep(
+            gap, low, one, ratio=two / one, alpha=0.1, return_results=False
+        )
+        np.testing.assert_allclose(found, power, atol=1e-5)
+
+
+def test_no_gap_can_be_found_between_groups_of_one():
+    assert np.isnan(detectable_gap(np.array([0.0, 0.5]), np.ones(2), np.ones(2))).all()
+
+
+def test_severity_has_its_own_bounds(result):
+    frame = result.gaps("fpr", severity=(0.01, 0.02))
+    assert frame["severity"].tolist() == ["moderate", "severe", "severe"]
+    with pytest.raises(ValueError, match="moderate"):
+        result.gaps("fpr", severity=(0.2, 0.1))
+
+
+def table(y, s, g):
+    return pd.DataFrame({"y": y, "s": s, "g": g})
+
+
+def test_a_group_without_a_rate_is_named_and_never_the_widest():
+    data = table([1, 0, 1, 0, 0, 0] * 20, [1, 0, 0, 1, 1, 0] * 20, list("aabbcc") * 20)
+    result = cfair.Audit(data, outcome="y", prediction="s", groups="g").observed()
+    row = result.gaps("tpr").iloc[0]
+    assert (row["group"], row["reference"], row["note"]) == ("a", "b", "no rate in c")
+    assert "no rate in c" in result.gaps(EQUALIZED_ODDS)["note"].iloc[0]
+
+
+def test_no_gap_with_fewer_than_two_rates():
+    data = table([1, 0, 0, 0, 0, 0] * 9, [1, 0, 0, 1, 1, 0] * 9, list("aabbcc") * 9)
+    result = cfair.Audit(data, outcome="y", prediction="s", groups="g").observed()
+    frame = result.gaps(["tpr", EQUALIZED_ODDS])
+    assert frame["gap"].isna().all()
+    assert frame["p_value"].isna().all()
+    assert frame["severity"].eq("undefined").all()
+    assert frame["note"].tolist() == ["no rate in b, c", "TPR: no rate in b, c"]
+    assert "no rate in b, c" in str(result)
+
+
+def test_counterfactual_gaps_have_margins_too():
+    audit = cfair.Audit(
+        cfair.load_cohort(),
+        outcome="readmitted",
+        score="risk",
+        cutoff=0.5,
+        groups=["sex", "race"],
+        treatment="treated",
+    )
+    result = audit.counterfactual("treated ~ sex * race + risk")
+    frame = result.gaps()
+    assert frame["metric"].unique().tolist() == ["cfpr", "cfnr"]
+    assert frame["by"].tolist() == ["sex", "race", "sex x race"] * 2
+
+
+def test_contrasts_with_all_rows_together(result):
+    frame = result.contrasts("overall", metrics="tpr", attribute="race")
+    rates = result.marginals.query("metric == 'tpr' and attribute == 'race'")["estimate"]
+    every = result.overall.set_index("metric").loc["tpr", "estimate"]
+    np.testing.assert_allclose(frame["estimate"], rates - every)
+    assert frame["reference"].eq("overall").all()
+    # a group is part of all rows: their difference varies less than that of independent rates
+    apart = np.hypot(
+        result.marginals.query("metric == 'tpr' and attribute == 'race'")["se"],
+        result.overall.set_index("metric").loc["tpr", "se"],
+    )
+    assert (frame["se"].to_numpy() < apart.to_numpy()).all()
+    assert len(result.contrasts("overall", metrics="tpr")) == 6
+
+
+def test_a_group_called_overall_is_a_group():
+    data = table([1, 0, 1, 0] * 20, [1, 0, 0, 1] * 20, ["overall", "overall", "b", "b"] * 20)
+    result = cfair.Audit(data, outcome="y", prediction="s", groups="g").observed()
+    assert result.contrasts("overall", metrics="tpr")["group"].tolist() == ["b"]
+
+
+def test_treatment_equality(result):
+    frame = result.treatment_equality
+    data = cfair.load_cohort()
+    missed = (data["readmitted"] == 1) & (data["risk"] < 0.5)
+    wrong = (data["readmitted"] == 0) & (data["risk"] >= 0.5)
+    for row in frame.to_dict("records"):
+        rows = pd.Series(True, index=data.index)
+        if row["by"] == "sex x race":
+            rows = data["sex"] + " & " + data["race"] == row["group"]
+        elif row["by"] in data:
+            rows = data[row["by"]] == row["group"]
+        assert row["false_negatives"] == (missed & rows).sum()
+        assert row["false_positives"] == (wrong & rows).sum()
+        assert row["ratio"] == pytest.approx((missed & rows).sum() / (wrong & rows).sum())
+        assert row["ci_low"] < row["ratio"] < row["ci_high"]
+    assert len(frame) == 6 + 5 + 1
+
+
+def test_treatment_equality_without_errors():
+    data = table([1, 0, 1, 0] * 20, [1, 0, 0, 0] * 20, ["a", "a", "b", "b"] * 20)
+    frame = cfair.Audit(data, outcome="y", prediction="s", groups="g").observed().treatment_equality
+    assert frame["note"].tolist() == ["no errors", "no false positives", "no false positives"]
+    assert np.isnan(frame["ratio"][0])
+    assert np.isinf(frame["ratio"][1])
