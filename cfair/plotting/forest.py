@@ -24,6 +24,8 @@ def plot_rates(
     labels: Mapping[str, str],
     level: float = 0.95,
     about: str = "",
+    numbers: str | None = None,
+    sections: Sequence[int] = (),
     ax: Axes | None = None,
 ) -> Axes:
     """Rates by group with their intervals, a row per group; undefined rates keep their row.
@@ -41,6 +43,10 @@ def plot_rates(
         Confidence level of the intervals.
     about : str, optional
         What kind of rates these are, printed under the title.
+    numbers : str, optional
+        The metric whose estimates and intervals are printed at the right.
+    sections : sequence of int, optional
+        Groups, by their place, before which a line is drawn.
     ax : matplotlib Axes, optional
         Drawn into; a new figure by default.
 
@@ -73,19 +79,25 @@ def plot_rates(
     layout.check_axes(ax)
     rows = _keyed(frame[frame["metric"].isin(metrics)])
     groups = rows.loc[~rows.index.duplicated(), ["group", "n"]]
-    ax = layout.row_axes(ax, layout.row_labels(groups["group"], groups["n"]), len(metrics))
+    texts = layout.row_labels(groups["group"], groups["n"])
+    ax = layout.row_axes(ax, texts, len(metrics), extra=0.0 if numbers is None else 1.35)
     parts = [rows[rows["metric"] == metric].reindex(groups.index) for metric in metrics]
     step = min(0.36, 0.8 / len(metrics))
     middle = (len(metrics) - 1) / 2
     handles: list[Artist | None] = [
-        _series(ax, part, np.arange(len(part)) + (j - middle) * step, j, len(metrics))
+        row_series(ax, part, np.arange(len(part)) + (j - middle) * step, j, len(metrics))
         for j, part in enumerate(parts)
     ]
     names = [str(labels.get(metric, metric)) for metric in metrics]
     handles.append(_undefined(ax, parts, step))
+    if numbers is not None:
+        k = metrics.index(numbers)
+        head = f"{names[k]} [{100 * level:g}% CI]" if _hasinterval_texts(parts[k]) else names[k]
+        layout.right_column(ax, interval_texts(parts[k]), head, layout.row_size(ax, len(groups)))
     values = [part[column] for part in parts for column in ("estimate", "ci_low", "ci_high")]
     layout.proportion_axis(ax, values, room=handles[-1] is not None)
-    layout.x_label(ax, f"Rate, with {100 * level:g}% confidence interval")
+    layout.divide(ax, sections)
+    layout.x_label(ax, f"Rate{_with_interval(rows, level)}")
     layout.head(ax, f"{_listed(names)} by group", about)
     return layout.finish(ax, handles, [*names, "undefined"])
 
@@ -137,12 +149,14 @@ def plot_disparities(
     ax = layout.row_axes(ax, texts, 1, extra=1.35)
     y = np.arange(len(rows))
     size = layout.row_size(ax, len(rows))
-    observed = _series(ax, rows, y, 0, 1)
-    expected = _expected(ax, rows["expected_if_equal"], y)
+    observed = row_series(ax, rows, y, 0, 1)
+    known = rows["expected_if_equal"].notna().any()
+    expected = expected_marks(ax, rows["expected_if_equal"], y) if known else None
     undefined = rows["estimate"].isna().to_numpy()
     why = ["fewer than two groups have a rate"] * int(undefined.sum())
     marks = layout.mark_undefined(ax, y[undefined].tolist(), why, 0.85 * size)
-    layout.right_column(ax, _intervals(rows), f"estimate [{100 * level:g}% CI]", size)
+    head = f"estimate [{100 * level:g}% CI]" if _hasinterval_texts(rows) else "estimate"
+    layout.right_column(ax, interval_texts(rows), head, size)
     values = [rows[c] for c in ("estimate", "ci_low", "ci_high", "expected_if_equal")]
     layout.proportion_axis(ax, values, room=marks is not None)
     layout.x_label(ax, "Absolute difference between the rates of two groups")
@@ -151,7 +165,7 @@ def plot_disparities(
         ax,
         [observed, expected, marks],
         [
-            f"estimate, with {100 * level:g}% confidence interval",
+            f"estimate{_with_interval(rows, level)}",
             "expected from chance alone if all rates were equal",
             "undefined",
         ],
@@ -175,8 +189,23 @@ def _keyed(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(group=group).set_index(pd.MultiIndex.from_arrays([group, again]))
 
 
-def _series(ax: Axes, part: pd.DataFrame, y: np.ndarray, j: int, n_series: int) -> Line2D:
-    """Points with intervals; the points' line is returned."""
+def row_series(ax: Axes, part: pd.DataFrame, y: np.ndarray, j: int, n_series: int) -> Line2D:
+    """Draw points with intervals, in the colour and shape of series `j`.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+    part : pandas.DataFrame
+        Columns ``estimate, ci_low, ci_high``.
+    y : array
+        Heights.
+    j, n_series : int
+
+    Returns
+    -------
+    matplotlib Line2D
+        The points.
+    """
     lane = 0.8 * layout.row_points(ax, len(part)) / n_series
     size = float(np.clip(0.65 * lane, 3.8, 6.0))
     low, high = part["ci_low"].to_numpy(float), part["ci_high"].to_numpy(float)
@@ -214,8 +243,20 @@ def _undefined(ax: Axes, parts: Sequence[pd.DataFrame], step: float) -> Line2D |
     return layout.mark_undefined(ax, rows, notes, float(np.clip(lane, 0.55 * base, 0.85 * base)))
 
 
-def _expected(ax: Axes, expected: pd.Series, y: np.ndarray) -> Line2D:
-    """A tall tick behind the points: seen even where it coincides with one."""
+def expected_marks(ax: Axes, expected: pd.Series, y: np.ndarray) -> Line2D:
+    """Draw a tall tick behind the points, which is seen even where it coincides with one.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+    expected : pandas.Series
+    y : array
+        Heights.
+
+    Returns
+    -------
+    matplotlib Line2D
+    """
     (marks,) = ax.plot(
         expected.to_numpy(float),
         y,
@@ -229,8 +270,26 @@ def _expected(ax: Axes, expected: pd.Series, y: np.ndarray) -> Line2D:
     return marks
 
 
-def _intervals(rows: pd.DataFrame) -> list[str]:
-    """Estimates and intervals as text; empty where undefined."""
+def _hasinterval_texts(rows: pd.DataFrame) -> bool:
+    return bool((rows["ci_low"].notna() & rows["ci_high"].notna()).any())
+
+
+def _with_interval(rows: pd.DataFrame, level: float) -> str:
+    return f", with {100 * level:g}% confidence interval" if _hasinterval_texts(rows) else ""
+
+
+def interval_texts(rows: pd.DataFrame) -> list[str]:
+    """Estimates and intervals as text; empty where undefined.
+
+    Parameters
+    ----------
+    rows : pandas.DataFrame
+        Columns ``estimate, ci_low, ci_high``.
+
+    Returns
+    -------
+    list of str
+    """
     numbers = rows[["estimate", "ci_low", "ci_high"]].to_numpy(float)
     digits = 3 if np.nanmax(numbers[:, 0], initial=0.0) < 0.05 else 2
     texts = []

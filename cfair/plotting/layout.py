@@ -106,7 +106,14 @@ def row_labels(names: Iterable[object], sizes: Iterable[Any] | None = None) -> l
     ]
 
 
-def row_axes(ax: Axes | None, labels: Sequence[str], series: int, extra: float = 0.0) -> Axes:
+def row_axes(
+    ax: Axes | None,
+    labels: Sequence[str],
+    series: int,
+    extra: float = 0.0,
+    shaded: bool = True,
+    width: float = 4.1,
+) -> Axes:
     """Axes with a labelled row for each group, first on top.
 
     Parameters
@@ -118,6 +125,10 @@ def row_axes(ax: Axes | None, labels: Sequence[str], series: int, extra: float =
         Series drawn side by side within a row.
     extra : float, default 0
         Inches wanted to the right of the axes.
+    shaded : bool, default True
+        Whether every other row is shaded.
+    width : float, default 4.1
+        Inches of the axes.
 
     Returns
     -------
@@ -128,9 +139,9 @@ def row_axes(ax: Axes | None, labels: Sequence[str], series: int, extra: float =
         row = (0.13 + 0.11 * series) * float(np.interp(n, [4, 12, 40], [1.2, 1.0, 0.65]))
         longest = max((len(label) for label in labels), default=0)
         height = max(n * row, 0.6) + 1.35
-        ax = new_axes(4.1, height, left=0.2 + 0.068 * longest, right=0.1 + extra)
+        ax = new_axes(width, height, left=0.2 + 0.068 * longest, right=0.1 + extra)
     size = row_size(ax, n)
-    for k in range(1, n, 2):
+    for k in range(1, n if shaded else 0, 2):
         ax.axhspan(k - 0.5, k + 0.5, facecolor="0.955", linewidth=0, zorder=0)
     ax.set_ylim(max(n, 1) - 0.5, -0.5)
     ax.set_yticks(range(n), labels=[literal(label) for label in labels], fontsize=size)
@@ -139,6 +150,18 @@ def row_axes(ax: Axes | None, labels: Sequence[str], series: int, extra: float =
     ax.grid(axis="x", color="0.87", linewidth=0.6)
     ax.set_axisbelow(True)
     return ax
+
+
+def divide(ax: Axes, rows: Sequence[int]) -> None:
+    """Draw a line above each of these rows.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+    rows : sequence of int
+    """
+    for row in rows:
+        ax.axhline(row - 0.5, color="0.6", linewidth=0.7, zorder=1)
 
 
 def row_points(ax: Axes, n_rows: int) -> float:

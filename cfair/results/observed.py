@@ -247,8 +247,7 @@ class ObservedResult(RatesResult):
 
     def _header(self) -> list[str]:
         chosen = [m for m in PRINTED if m in self.metrics]
-        labels = {e.metric: r.label for e, r in zip(self.estimates, self.rows, strict=True)}
-        return ["n", "events", *(labels[m] for m in chosen)]
+        return ["n", "events", *(self._labels[m] for m in chosen)]
 
     def _cells(self, target: int) -> list[str]:
         cells = [text.count(self.counts["n"][target]), text.count(self.counts["events"][target])]
@@ -273,5 +272,8 @@ class ObservedResult(RatesResult):
     def _gaps(self) -> list[str]:
         if np.count_nonzero(self.cohort.groups.sizes) < 2:
             return []
-        labels = {e.metric: r.label for e, r in zip(self.estimates, self.rows, strict=True)}
-        return gap_table(self.gaps(), {**labels, EQUALIZED_ODDS: "TPR or FPR"})
+        return gap_table(self.gaps(), self._labels)
+
+    @property
+    def _labels(self) -> dict[str, str]:
+        return {**super()._labels, EQUALIZED_ODDS: "TPR or FPR"}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -494,18 +495,23 @@ class RatesResult(Printed):
     # -- plots ----------------------------------------------------------------------------------
 
     def plot_rates(
-        self, metrics: str | Sequence[str] | None = None, *, ax: Any = None, marginals: bool = False
+        self,
+        metrics: str | Sequence[str] | None = None,
+        *,
+        ax: Any = None,
+        marginals: bool | str = False,
     ) -> Any:
         """Rates with their intervals, a row per group, undefined groups kept and marked.
 
         Parameters
         ----------
         metrics : str or sequence of str, optional
-                Up to four metrics in one panel; those of `plotted` by default.
+            Up to four metrics in one panel; those of `plotted` by default.
         ax : matplotlib Axes, optional
             Drawn into; a new figure by default.
-        marginals : bool, default False
-            Single attributes instead of their intersection.
+        marginals : bool or "both", default False
+            Single attributes instead of their intersection, or all rows, the single attributes and
+            the intersection on one scale.
 
         Returns
         -------
@@ -516,15 +522,140 @@ class RatesResult(Printed):
         wanted = [metrics] if isinstance(metrics, str) else list(metrics or self.plotted)
         for metric in wanted:
             self.estimates_of(metric)
-        frame = self.marginals if marginals else self.rates
+        if not isinstance(marginals, (bool, np.bool_)):
+            check_option("marginals", marginals, ("both",))
+        frame, sections = self.rates, []
         if marginals:
             self._require_margins(wanted)
-            frame = frame.assign(
-                group=[f"{a}: {v}" for a, v in zip(frame["attribute"], frame["level"], strict=True)]
-            )
-        labels = {e.metric: r.label for e, r in zip(self.estimates, self.rows, strict=True)}
+            frame = self.marginals
+            named = zip(frame["attribute"], frame["level"], strict=True)
+            frame = frame.assign(group=[f"{a}: {v}" for a, v in named])
+        if marginals == "both":
+            several = len(self.cohort.groups.attributes) > 1
+            sections = [1, *([1 + len(self.cohort.groups.margins)] if several else [])]
+            parts = [self.overall.assign(group="all"), frame, *([self.rates] if several else [])]
+            frame = pd.concat(parts, ignore_index=True)
         return plot_rates(
-            frame, metrics=wanted, labels=labels, level=self.level, about=self.about, ax=ax
+            frame,
+            metrics=wanted,
+            labels=self._labels,
+            level=self.level,
+            about=self.about,
+            sections=sections,
+            ax=ax,
+        )
+
+    @property
+    def _labels(self) -> dict[str, str]:
+        """Names of the metrics in print."""
+        return {e.metric: r.label for e, r in zip(self.estimates, self.rows, strict=True)}
+
+    def plot_gaps(
+        self,
+        metrics: str | Sequence[str] | None = None,
+        *,
+        severity: tuple[float, float] = (0.05, 0.15),
+        ax: Any = None,
+    ) -> Any:
+        """The widest gaps by attribute and by intersection, before bands of severity.
+
+        Parameters
+        ----------
+        metrics : str or sequence of str, optional
+            Those of `judged` by default.
+        severity : tuple of two floats, default (0.05, 0.15)
+            From where on a gap is moderate, and beyond which it is severe.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        from cfair.plotting import plot_gaps
+
+        return plot_gaps(
+            self.gaps(metrics, severity=severity),
+            labels=self._labels,
+            level=self.level,
+            severity=severity,
+            about=self.about,
+            ax=ax,
+        )
+
+    def plot_heatmap(self, metrics: str | Sequence[str] | None = None, *, ax: Any = None) -> Any:
+        """Rates of all groups and metrics as a table, coloured by the distance from all rows.
+
+        Parameters
+        ----------
+        metrics : str or sequence of str, optional
+            All by default.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        from cfair.plotting import plot_heatmap
+
+        wanted = [metrics] if isinstance(metrics, str) else list(metrics or self.metrics)
+        self._require_margins(wanted)
+        return plot_heatmap(
+            self.rates,
+            self.overall,
+            metrics=wanted,
+            labels=self._labels,
+            about=self.about,
+            ax=ax,
+        )
+
+    def plot_all(self, directory: Any, *, suffix: str = "png", dpi: float = 150) -> list[Path]:
+        """Draw every plot of this result into files, one for each plot and attribute.
+
+        Parameters
+        ----------
+        directory : path
+            Made if it is not there.
+        suffix : str, default "png"
+            Format, as matplotlib knows it.
+        dpi : float, default 150
+
+        Returns
+        -------
+        list of pathlib.Path
+            Names are safe whatever the attributes are called: ``race/ethnicity`` is
+            ``race_ethnicity``.
+        """
+        from cfair.plotting import save_all
+
+        return save_all(self._plots(), directory, suffix=suffix, dpi=dpi)
+
+    def _plots(self) -> dict[str, Callable[[], Any]]:
+        """Every plot by the name of its file."""
+        groups = self.cohort.groups
+        whole = " x ".join(groups.attributes)
+        found: dict[str, Callable[[], Any]] = {f"rates by {whole}": self.plot_rates}
+        if np.count_nonzero(groups.sizes) > 1:
+            found[f"disparities by {whole}"] = self.plot_disparities
+            found["gaps"] = self.plot_gaps
+        if self.has_margins:
+            found["rates beside attributes"] = partial(self.plot_rates, marginals="both")
+            found[f"heat map by {whole}"] = self.plot_heatmap
+            if len(groups.attributes) > 1:
+                for attribute in groups.attributes:
+                    found[f"rates by {attribute}"] = partial(self._plot_attribute, attribute)
+        return found
+
+    def _plot_attribute(self, attribute: str) -> Any:
+        from cfair.plotting import plot_rates
+
+        frame = self.marginals
+        frame = frame[frame["attribute"] == attribute]
+        return plot_rates(
+            frame.assign(group=frame["level"].astype(str)),
+            metrics=list(self.plotted),
+            labels=self._labels,
+            level=self.level,
+            about=self.about,
         )
 
     def plot_disparities(
@@ -547,11 +678,10 @@ class RatesResult(Printed):
         wanted = [metrics] if isinstance(metrics, str) else list(metrics or self.plotted)
         for metric in wanted:
             self.estimates_of(metric)
-        labels = {e.metric: r.label for e, r in zip(self.estimates, self.rows, strict=True)}
         return plot_disparities(
             self._disparities,
             metrics=wanted,
-            labels=labels,
+            labels=self._labels,
             level=self.level,
             about=self.about,
             ax=ax,

@@ -1,0 +1,95 @@
+"""Heat map of rates, groups by metrics, coloured by how far a group is from all rows together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+
+from cfair.plotting import layout
+from cfair.plotting.style import PALETTE, base_size, literal, settle_fonts
+
+#: Two of the palette's colours, which every eye tells apart, through white.
+_COLOURS = LinearSegmentedColormap.from_list("difference", [PALETTE[0], "white", PALETTE[1]])
+
+
+def plot_heatmap(
+    frame: pd.DataFrame,
+    overall: pd.DataFrame,
+    *,
+    metrics: Sequence[str],
+    labels: Mapping[str, str],
+    about: str = "",
+    ax: Axes | None = None,
+) -> Axes:
+    """Rates of all groups and metrics as a table of colours.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Columns ``metric, group, n, estimate, ci_low, ci_high``.
+    overall : pandas.DataFrame
+        Columns ``metric, estimate``: the rates that the colours compare with.
+    metrics : sequence of str
+        The columns of the map.
+    labels : mapping of str to str
+        Names of the metrics in print.
+    about : str, optional
+        What kind of rates these are, printed under the title.
+    ax : matplotlib Axes, optional
+        Drawn into; a new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
+        A rate whose interval leaves out that of all rows together is printed in bold.
+    """
+    layout.check_axes(ax)
+    first = frame[frame["metric"] == metrics[0]]
+    every = overall.set_index("metric")["estimate"]
+    parts = [frame[frame["metric"] == m] for m in metrics]
+    rate, low, high = (
+        np.column_stack([part[c].to_numpy(float) for part in parts])
+        for c in ("estimate", "ci_low", "ci_high")
+    )
+    reference = every.reindex(list(metrics)).to_numpy(float)
+    difference = rate - reference
+    texts = layout.row_labels(first["group"], first["n"])
+    ax = layout.row_axes(ax, texts, 2, extra=0.1, shaded=False, width=0.72 * len(metrics) + 0.3)
+    limit = max(float(np.nanmax(np.abs(difference), initial=0.0)), 0.05)
+    ax.imshow(difference, cmap=_COLOURS, vmin=-limit, vmax=limit, aspect="auto", zorder=0)
+    size = 0.9 * layout.row_size(ax, len(texts))
+    within = (low <= reference) & (reference <= high)
+    for (k, j), value in np.ndenumerate(rate):
+        defined = not np.isnan(value)
+        strong = abs(difference[k, j]) > 0.7 * limit if defined else False
+        ax.text(
+            j,
+            k,
+            f"{value:.2f}" if defined else "–",
+            ha="center",
+            va="center",
+            fontsize=size,
+            color="white" if strong else "black",
+            fontweight="normal" if within[k, j] or not defined else "bold",
+        )
+    names = [
+        f"{labels.get(m, m)}\n{value:.2f}".replace(" ", "\n", 1) if defined else labels.get(m, m)
+        for m, value, defined in zip(metrics, reference, ~np.isnan(reference), strict=True)
+    ]
+    ax.set_xticks(range(len(metrics)), [literal(n) for n in names], fontsize=0.9 * base_size())
+    ax.tick_params(axis="x", length=0)
+    ax.set_xlim(-0.5, len(metrics) - 0.5)
+    ax.grid(visible=False)
+    ax.spines[:].set_visible(False)
+    layout.x_label(
+        ax,
+        "Under each metric: its rate in all rows. Blue is below, orange above; "
+        "bold where the interval excludes it.",
+    )
+    layout.head(ax, "Rates by group", about)
+    settle_fonts(ax)
+    return ax
