@@ -25,9 +25,9 @@ import cfair
 from cfair import faircfint
 from cfair.errors import CfairWarning, DataError
 from cfair.faircfint import analysis_estimation, get_pa_ext_small, get_plots
-from cfair.faircfint.drawing import deal_folds
-from cfair.faircfint.figures import summaries
-from cfair.faircfint.labels import collation_key
+from cfair.faircfint.reading import collation_key
+from cfair.faircfint.results import summaries
+from cfair.inference.drawing import faircfint_folds
 from cfair.inference.rows import Rows
 from tests import plain
 
@@ -167,16 +167,16 @@ def test_own_replicates_are_drawn_as_asked_for_and_depend_on_the_seed_alone():
 
 @pytest.mark.parametrize("m_factor", [0.6, 0.75, 0.9])
 def test_size_of_the_subsamples(m_factor, monkeypatch):
-    from cfair.faircfint import replicates
+    from cfair.faircfint import parity
 
     drawn = []
-    keep = replicates.subsamples
+    keep = parity.subsamples
 
     def spy(*args):
         drawn.extend(keep(*args))
         return drawn
 
-    monkeypatch.setattr(replicates, "subsamples", spy)
+    monkeypatch.setattr(parity, "subsamples", spy)
     data = table(500)
     run(data, bootstrap="rescaled", B=4, m_factor=m_factor, seed=1)
     m = int(500**m_factor)
@@ -243,7 +243,7 @@ def test_borrowing_as_recorded_from_the_data_or_a_fitted_model():
     ],
 )
 def test_labels_sort_as_text_in_rs_order(words, expected):
-    from cfair.faircfint.labels import as_r_factor
+    from cfair.faircfint.reading import as_r_factor
 
     assert " ".join(as_r_factor(pd.Series(words)).cat.categories) == expected
 
@@ -401,7 +401,7 @@ def test_folds_start_anew_in_each_group(n_folds, seed):
     at = Rows(zero, zero, zero, group, 3).canonical(rng.random(40), by_group=True)
     drawn = np.sort(rng.choice(40, 25, replace=False))
     for rows in (np.arange(40), drawn):
-        folds = deal_folds(group, n_folds, at, rng, rows)
+        folds = faircfint_folds(group, n_folds, at, rng, rows)
         for g in range(3):
             counts = np.bincount(folds[rows][group[rows] == g], minlength=n_folds)
             assert (np.diff(counts) <= 0).all()
@@ -708,6 +708,46 @@ def test_figures_without_replicates_and_with_two_groups():
         get_plots(result, labels=["one"])
     with pytest.raises(DataError, match="what analysis_estimation gives"):
         get_plots(result.defs)
+
+
+def texts_of(figure):
+    """Titles, labels and numbers of a figure."""
+    parts = [t.get_text() for ax in figure.axes for t in (*ax.texts, ax.xaxis.label)]
+    return parts + [ax.get_title(loc="left") for ax in figure.axes]
+
+
+def test_the_null_of_two_groups_has_no_variance_and_a_figure_all_the_same():
+    """Two groups are one pair, which has no variance; the R package stops there."""
+    plots = get_plots(run(table(A2="1"), gen_null=True, R_null=5, seed=1))
+    assert plots.u_values.loc["var_pos", "shown"] == "undefined"
+    said = texts_of(plots.null_dist)
+    assert "Variance, cFPR: u undefined" in said
+    assert "no defined null draw" in said
+    legend = [t.get_text() for t in plots.null_dist.legends[0].get_texts()]
+    assert legend[0] == "null draws"
+    assert legend[-1] == "observed value"
+
+
+def test_rows_of_a_single_attribute_are_not_drawn_twice():
+    ticks = [t.get_text() for t in get_plots(run(table(A2="1"))).cfpr.axes[0].get_yticklabels()]
+    assert [t.split("  ")[0] for t in ticks] == ["Group F1", "Group M1"]
+    both = get_plots(run()).cfpr.axes[0].get_yticklabels()
+    assert [t.get_text().split("  ")[0] for t in both][3:6] == ["Group My", "A1: F", "A1: M"]
+
+
+def test_labels_that_are_too_long_when_pasted_are_kept_apart():
+    data = renamed(["Women of any age", "M"], ["Black or African American", "White"])
+    ticks = [t.get_text() for t in get_plots(run(data)).cfnr.axes[0].get_yticklabels()]
+    assert ticks[0].startswith("M & Black or African American  (n =")
+
+
+def test_without_intervals_no_figure_speaks_of_any():
+    plots = get_plots(run())
+    for figure in (plots.cfpr, plots.metrics_neg):
+        assert not any("CI" in t or "confidence" in t for t in texts_of(figure))
+    said = texts_of(get_plots(replicated()).cfpr)
+    assert "cFPR [95% CI]" in said
+    assert "Rate, with 95% confidence interval" in said
 
 
 def test_figures_of_small_groups():

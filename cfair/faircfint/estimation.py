@@ -9,10 +9,10 @@ import numpy as np
 
 from cfair.errors import DataError
 from cfair.faircfint.external import ExternalModel, get_pa_ext_small
-from cfair.faircfint.models import Settings, count_of, names_of
-from cfair.faircfint.results import AnalysisResult, make_result
+from cfair.faircfint.results import AnalysisResult
+from cfair.faircfint.settings import Settings, names_of
 from cfair.inference.resampling import seed_entropy
-from cfair.options import check_option
+from cfair.options import check_count, check_option
 
 
 def analysis_estimation(
@@ -158,8 +158,8 @@ def analysis_estimation(
         pi_model_type=pi_model_type,
         pi_model_seed=pi_model_seed,
         pi_xvars=names_of(pi_xvars),
-        n_null=count_of(R_null, "R_null", bool(gen_null), permutations),
-        n_boot=count_of(B, "B", bootstrap == "rescaled", resamples),
+        n_null=_count(R_null, "R_null", bool(gen_null), permutations),
+        n_boot=_count(B, "B", bootstrap == "rescaled", resamples),
         m_factor=m_factor,
         outcome_model_type=outcome_model_type,
         outcome_xvars=names_of(outcome_xvars),
@@ -177,20 +177,25 @@ def analysis_estimation(
         boot_folds=boot_folds,
     )
     settings.check()
-    if not compat and (null_folds is not None or boot_folds is not None):
-        raise DataError("null_folds and boot_folds need compat=True: else folds are kept.")
     external = None
-    if settings.borrows:
+    if estimator_type == "small_borrow":
         external = _external(
             data_external, fit_method_ext, pa_xvars_ext, pa_model_ext, settings.seed
         )
     if settings.compat:
-        from cfair.faircfint.as_r import estimate_as_r
+        from cfair.faircfint.parity import estimate_as_r
 
-        return make_result(estimate_as_r(data, settings, external), settings)
+        return estimate_as_r(data, settings, external)
     from cfair.faircfint.own import estimate_own
 
-    return make_result(estimate_own(data, settings, external), settings)
+    return estimate_own(data, settings, external)
+
+
+def _count(value: Any, name: str, wanted: bool, given: Any) -> int:
+    """Number of replicates: that of the rows given, or as asked for."""
+    if given is not None:
+        return len(given)
+    return check_count(value, name) if wanted else 0
 
 
 def _external(

@@ -12,10 +12,14 @@ from numpy.typing import NDArray
 
 from cfair.columns import formula_column
 from cfair.errors import DataError
-from cfair.faircfint.labels import as_r_factor, pasted
-from cfair.faircfint.learning import NETWORKS, network
-from cfair.faircfint.models import right_side
-from cfair.faircfint.table import complete_rows, require_columns
+from cfair.faircfint.reading import (
+    as_r_factor,
+    complete_rows,
+    level_names,
+    pasted,
+    require_columns,
+)
+from cfair.faircfint.settings import METHODS, names_of, network, right_side
 from cfair.formula import Design, build_design, parse_formula
 from cfair.frame import show_some
 from cfair.groups import Groups, make_groups
@@ -25,8 +29,6 @@ from cfair.nuisance.multinomial import MultinomialFit, fit_multinomial
 from cfair.options import check_option
 
 Array = NDArray[np.float64]
-
-METHODS: tuple[str, ...] = ("multinomial", "neural_net")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -38,7 +40,6 @@ class ExternalModel:
     method : {"multinomial", "neural_net"}
     groups : Groups
         Of the external rows.
-    sizes : (K,) array of int
     mean, sd : pandas.Series
         Of the numeric covariates (ddof 1), by which these were standardised.
     fit : MultinomialFit or scikit-learn classifier
@@ -47,7 +48,6 @@ class ExternalModel:
 
     method: str
     groups: Groups
-    sizes: NDArray[np.intp]
     mean: pd.Series
     sd: pd.Series
     fit: Any
@@ -55,7 +55,7 @@ class ExternalModel:
     _design: Design = field(repr=False)
 
     def __repr__(self) -> str:
-        rows, K = int(self.sizes.sum()), self.groups.n_groups
+        rows, K = len(self.groups.codes), self.groups.n_groups
         return (
             f"External membership model: {self.method} {self._design.formula.text}, "
             f"{rows:,} rows in {K} groups"
@@ -88,52 +88,42 @@ class ExternalModel:
         DataError
             If the groups do not agree.
         """
-        where = self._places(groups)
+        own, wanted = _filled(self.groups), _filled(groups)
+        _require_the_same(own, wanted)
         frame = pd.DataFrame({name: formula_column(data[name]) for name in self.columns})
         if not compat:
-            frame = self._standardised(frame)
+            frame = _standardised(frame, self.mean, self.sd)
         matrix = self._design.transform(frame)
         if isinstance(self.fit, MultinomialFit):
             found = self.fit.predict(matrix)
         else:
             found = np.zeros((len(matrix), self.groups.n_groups))
-            found[:, self.fit.classes_] = self.fit.predict_proba(matrix[:, self._first :])
+            covariates = matrix[:, int(self._design.formula.intercept) :]
+            found[:, self.fit.classes_] = self.fit.predict_proba(covariates)
         p = np.zeros((len(matrix), groups.n_groups))
-        p[:, where >= 0] = found[:, where[where >= 0]]
+        p[:, list(wanted.values())] = found[:, [own[label] for label in wanted]]
         return p
 
-    @property
-    def _first(self) -> int:
-        return int(self._design.formula.intercept)
 
-    def _standardised(self, frame: pd.DataFrame) -> pd.DataFrame:
-        scaled = {n: (frame[n] - self.mean[n]) / self.sd[n] for n in self.mean.index}
-        return frame.assign(**scaled)
-
-    def _places(self, groups: Groups) -> NDArray[np.intp]:
-        """Number of each wanted group here; -1 for one without rows on both sides."""
-        own = {tuple(names): k for k, names in enumerate(_shown(self.groups)) if self.sizes[k]}
-        wanted = {tuple(names): k for k, names in enumerate(_shown(groups)) if groups.sizes[k]}
-        lacking, other = [g for g in wanted if g not in own], [g for g in own if g not in wanted]
-        if lacking or other:
-            what = [("lacks", lacking), ("has, and the data have not,", other)]
-            said = [f"{verb} {show_some([' & '.join(g) for g in gs])}" for verb, gs in what if gs]
-            raise DataError(
-                f"the external data must have the groups of the data, but {' and '.join(said)}. "
-                "The R package stops there, or mixes up the columns. Merge levels in both tables, "
-                "or leave these rows out."
-            )
-        where = np.full(groups.n_groups, -1, dtype=np.intp)
-        for label, k in wanted.items():
-            where[k] = own[label]
-        return where
+def _standardised(frame: pd.DataFrame, mean: pd.Series, sd: pd.Series) -> pd.DataFrame:
+    return frame.assign(**{name: (frame[name] - mean[name]) / sd[name] for name in mean.index})
 
 
-def _shown(groups: Groups) -> list[tuple[str, ...]]:
-    return [
-        tuple(names[i] for names, i in zip(groups.level_names, at, strict=True))
-        for at in groups.level_codes.T
-    ]
+def _filled(groups: Groups) -> dict[tuple[str, ...], int]:
+    """Code of each group that has rows, by its labels."""
+    return {names: k for k, names in enumerate(level_names(groups)) if groups.sizes[k]}
+
+
+def _require_the_same(own: dict[tuple[str, ...], int], wanted: dict[tuple[str, ...], int]) -> None:
+    lacking, other = [g for g in wanted if g not in own], [g for g in own if g not in wanted]
+    if lacking or other:
+        what = [("lacks", lacking), ("has, and the data have not,", other)]
+        said = [f"{verb} {show_some([' & '.join(g) for g in gs])}" for verb, gs in what if gs]
+        raise DataError(
+            f"the external data must have the groups of the data, but {' and '.join(said)}. The R "
+            "package stops there, or mixes up the columns. Merge levels in both tables, or leave "
+            "these rows out."
+        )
 
 
 def get_pa_ext_small(
@@ -167,13 +157,23 @@ def get_pa_ext_small(
     Raises
     ------
     DataError
+        If a column is lacking or constant, or no row is complete.
+    ValueError
+        If there is no such method.
+
+    Examples
+    --------
+    >>> import cfair
+    >>> outside = cfair.load_cohort().rename(columns={"sex": "A1", "race": "A2"})
+    >>> get_pa_ext_small(outside[["A1", "A2", "age", "sbp"]], pa_xvars_ext=["age", "sbp"])
+    External membership model: multinomial ~ age + sbp, 5,000 rows in 6 groups
     """
     check_option("fit_method_ext", fit_method_ext, METHODS)
-    if not pa_xvars_ext:
+    xvars = names_of(pa_xvars_ext)
+    if not xvars:
         raise DataError("pa_xvars_ext must name the covariates of the external model.")
-    xvars = [pa_xvars_ext] if isinstance(pa_xvars_ext, str) else list(pa_xvars_ext)
     frame, _, _ = complete_rows(data_external, "data_external")
-    names = [str(name) for name in frame.columns]
+    names = list(frame.columns)
     wanted = {"the attributes": ("A1", "A2"), "pa_xvars_ext": xvars}
     require_columns(names, wanted, "data_external")
     groups = make_groups({name: as_r_factor(frame[name]) for name in ("A1", "A2")})
@@ -188,8 +188,7 @@ def get_pa_ext_small(
             f"data_external: {show_some(constant)} is constant and cannot be standardised. Leave "
             "it out of pa_xvars_ext."
         )
-    scaled = columns.assign(**{n: (columns[n] - mean[n]) / sd[n] for n in mean.index})
-    design = build_design(formula, scaled)
+    design = build_design(formula, _standardised(columns, mean, sd))
     notes: list[str] = []
     fit: Any
     if fit_method_ext == "multinomial":
@@ -198,7 +197,6 @@ def get_pa_ext_small(
             [fit], design.names, pasted(groups), what="external membership model"
         )
     else:
-        fit = network(NETWORKS["external"], seed, scale=False)
-        fit.fit(features(design)[0], groups.codes)
+        fit = network(100, 1000, seed).fit(features(design)[0], groups.codes)
     design = replace(design, matrix=design.matrix[:0])  # the data are not kept
-    return ExternalModel(fit_method_ext, groups, groups.sizes, mean, sd, fit, tuple(notes), design)
+    return ExternalModel(fit_method_ext, groups, mean, sd, fit, tuple(notes), design)

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cfair.errors import DataError
-from cfair.inference.bootstrap import bootstrap_interval
+from cfair.inference.bootstrap import BootstrapInterval, bootstrap_interval
 from cfair.inference.uvalue import u_values
 from cfair.options import check_level
 
@@ -35,13 +35,19 @@ def get_bs_rescaled(
     Returns
     -------
     pandas.DataFrame
+        Of the figures that are in `defs`.
+
+    Raises
+    ------
+    DataError
+        If two figures have the same name, or the size is none.
 
     Examples
     --------
     >>> import pandas as pd
     >>> boot = pd.DataFrame({"avg_neg": [0.2, 0.4]})
-    >>> get_bs_rescaled(boot, pd.Series({"avg_neg": 0.3}), 10_000, 0.5)["avg_neg"].tolist()
-    [-0.9999999999999998, 1.0000000000000004]
+    >>> get_bs_rescaled(boot, pd.Series({"avg_neg": 0.3}), 10_000, 0.5)["avg_neg"].round(9).tolist()
+    [-1.0, 1.0]
     """
     size = _size(sampsize, m_factor)
     names = [name for name in boot_out.columns if name in defs.index]
@@ -51,15 +57,6 @@ def get_bs_rescaled(
             "Rename levels of A1 or A2."
         )
     return (boot_out[names] - defs[names]) * np.sqrt(size)
-
-
-def _size(sampsize: Any, m_factor: Any) -> float:
-    whole = isinstance(sampsize, (int, np.integer)) and not isinstance(sampsize, bool)
-    if not whole or sampsize < 2:
-        raise DataError(f"sampsize must be the number of rows, not {sampsize!r}.")
-    if not 0 < m_factor <= 1:
-        raise DataError(f"m_factor must be above 0 and at most 1, not {m_factor!r}.")
-    return float(sampsize) ** float(m_factor)
 
 
 def ci_norm(
@@ -82,20 +79,11 @@ def ci_norm(
         Index the figures; ``point_est, var_est, se_est, low, high``, where ``var_est`` is the
         variance of the rescaled replicates. NaN where fewer than 40 replicates are defined.
     """
-    level = check_level(1 - alpha)
-    estimate, draws = _estimates(bs_rescaled, defs)
-    scaled = bootstrap_interval(np.zeros_like(estimate), draws, "normal", level)
-    root = np.sqrt(_size(sampsize, 1.0))
-    return pd.DataFrame(
-        {
-            "point_est": estimate,
-            "var_est": scaled.se**2,
-            "se_est": scaled.se / root,
-            "low": estimate + scaled.low / root,
-            "high": estimate + scaled.high / root,
-        },
-        index=bs_rescaled.columns,
-    )
+    size = _size(sampsize, 1.0)
+    table, scaled = _on_the_scale(bs_rescaled, defs, "normal", alpha, size)
+    table.insert(1, "var_est", scaled.se**2)
+    table.insert(2, "se_est", scaled.se / np.sqrt(size))
+    return table
 
 
 def ci_tint(
@@ -125,18 +113,7 @@ def ci_tint(
         Index the figures; ``point_est, low, high``. NaN where fewer than 40 replicates are defined,
         or all are equal.
     """
-    level = check_level(1 - alpha)
-    estimate, draws = _estimates(bs_rescaled, defs)
-    scaled = bootstrap_interval(np.zeros_like(estimate), draws, "basic", level)
-    root = np.sqrt(_size(sampsize, m_factor))
-    return pd.DataFrame(
-        {
-            "point_est": estimate,
-            "low": estimate + scaled.low / root,
-            "high": estimate + scaled.high / root,
-        },
-        index=bs_rescaled.columns,
-    )
+    return _on_the_scale(bs_rescaled, defs, "basic", alpha, _size(sampsize, m_factor))[0]
 
 
 def ci_trunc(intervals: pd.DataFrame) -> pd.DataFrame:
@@ -156,40 +133,52 @@ def ci_trunc(intervals: pd.DataFrame) -> pd.DataFrame:
     return intervals.assign(**cut)
 
 
-def _estimates(bs_rescaled: pd.DataFrame, defs: pd.Series) -> tuple[Array, Array]:
-    """Estimates and replicates; an infinite replicate, a maximum of no pair, is undefined."""
+def _size(sampsize: Any, m_factor: Any) -> float:
+    whole = isinstance(sampsize, (int, np.integer)) and not isinstance(sampsize, bool)
+    if not whole or sampsize < 2:
+        raise DataError(f"sampsize must be the number of rows, not {sampsize!r}.")
+    if not 0 < m_factor <= 1:
+        raise DataError(f"m_factor must be above 0 and at most 1, not {m_factor!r}.")
+    return float(sampsize) ** float(m_factor)
+
+
+def _on_the_scale(
+    bs_rescaled: pd.DataFrame, defs: pd.Series, kind: str, alpha: float, size: float
+) -> tuple[pd.DataFrame, BootstrapInterval]:
+    """Estimates with limits at the scale of so many rows, and the interval before scaling."""
     draws = bs_rescaled.to_numpy(dtype=np.float64)
+    draws = np.where(np.isfinite(draws), draws, np.nan)  # a maximum of no pair is undefined
     estimate = defs[bs_rescaled.columns].to_numpy(dtype=np.float64)
-    return estimate, np.where(np.isfinite(draws), draws, np.nan)
+    scaled = bootstrap_interval(np.zeros_like(estimate), draws, kind, check_level(1 - alpha))
+    limits = {
+        "point_est": estimate,
+        "low": estimate + scaled.low / np.sqrt(size),
+        "high": estimate + scaled.high / np.sqrt(size),
+    }
+    return pd.DataFrame(limits, index=bs_rescaled.columns), scaled
 
 
-def u_table(
-    defs: pd.Series, table_null: pd.DataFrame, delta: float | Array, *, as_r: bool
-) -> pd.DataFrame:
+def u_table(defs: pd.Series, table_null: pd.DataFrame, delta: float, *, as_r: bool) -> pd.DataFrame:
     """Share of null replicates that each summary exceeds by more than delta.
 
-    Parameters
-    ----------
-    defs : pandas.Series
-    table_null : pandas.DataFrame
-    delta : float or array
-    as_r : bool
-        Whether to write a share of 0 as ``<0.001`` as the R package does.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Index the summaries; ``u_value, n_valid, delta, shown``.
+    Columns ``u_value, n_valid, delta, shown``. With `as_r` a share of 0 is shown as ``<0.001``;
+    otherwise the variance takes the square of delta.
     """
     names = [str(n) for n in defs.index if str(n).split("_")[0] in ("avg", "max", "var")]
+    squared = [name.startswith("var") and not as_r for name in names]
+    deltas = np.where(squared, delta**2, delta)
     with np.errstate(invalid="ignore"):  # a maximum of no pair is minus infinity
         share = u_values(
             defs[names].to_numpy(dtype=np.float64),
             table_null[names].to_numpy(dtype=np.float64),
-            delta,
+            deltas,
         )
-    shown = ["<0.001" if as_r and round(v, 3) == 0 else f"{round(v, 3):g}" for v in share.value]
-    return pd.DataFrame(
-        {"u_value": share.value, "n_valid": share.n_valid, "delta": delta, "shown": shown},
-        index=pd.Index(names),
-    )
+
+    def shown(value: float) -> str:
+        if np.isnan(value):
+            return "undefined"
+        return "<0.001" if as_r and round(value, 3) == 0 else f"{round(value, 3):g}"
+
+    columns = {"u_value": share.value, "n_valid": share.n_valid, "delta": deltas}
+    texts = [shown(value) for value in share.value]
+    return pd.DataFrame({**columns, "shown": texts}, index=pd.Index(names))

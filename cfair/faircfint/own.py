@@ -12,36 +12,28 @@ from numpy.typing import NDArray
 from cfair.audit import Audit
 from cfair.errors import CfairWarning, DataError, warn
 from cfair.faircfint.external import ExternalModel
-from cfair.faircfint.figures import SMALL, group_names
-from cfair.faircfint.found import Found
-from cfair.faircfint.models import Settings
-from cfair.faircfint.table import COLUMNS, require_columns
+from cfair.faircfint.reading import COLUMNS, require_columns
+from cfair.faircfint.results import (
+    SMALL,
+    AnalysisResult,
+    Rates,
+    make_result,
+    small_rows,
+    standard_rows,
+)
+from cfair.faircfint.settings import Settings
 from cfair.frame import Table, as_table, show_some
-from cfair.groups import factor
+from cfair.groups import Groups, factor
 from cfair.inference.replicates import RateDraws
-from cfair.results.counterfactual import CounterfactualResult
 from cfair.results.small_subgroups import SmallSubgroupResult
 
 Array = NDArray[np.float64]
 
 
-def estimate_own(data: Any, settings: Settings, external: ExternalModel | None) -> Found:
-    """Estimate as cfair thinks right, and put the rates in order.
-
-    Parameters
-    ----------
-    data : data frame
-    settings : Settings
-    external : ExternalModel or None
-
-    Returns
-    -------
-    Found
-    """
-    s = settings
+def estimate_own(data: Any, s: Settings, external: ExternalModel | None) -> AnalysisResult:
+    """Estimate as cfair thinks right, under the R package's names."""
     table = as_table(data)
     names = [str(name) for name in table.names]
-    attributes = [column for column in ("A1", "A2") if column in names]
     wanted = {"what every analysis needs": [c for c in COLUMNS if c != "A2"], **s.xvars}
     if external is not None:
         wanted["external covariates"] = external.columns
@@ -54,45 +46,45 @@ def estimate_own(data: Any, settings: Settings, external: ExternalModel | None) 
         treatment="D",
         score="S_prob",
         cutoff=s.cutoff,
-        groups=attributes,
+        groups=[column for column in ("A1", "A2") if column in names],
         missing="drop",
     )
-    result = audit.counterfactual(
-        _propensity(s),
-        n_boot=s.n_boot,
-        resamples=s.resamples,
-        n_perm=s.n_null,
-        permutations=s.permutations,
-        seed=s.seed,
-        n_jobs=s.n_jobs,
-    )
-    small = None if not s.small else _small(audit, table, result, s, external)
-    shown = result if small is None else small
-    cohort = shown.cohort
+    replicates: dict[str, Any] = {
+        "n_boot": s.n_boot,
+        "resamples": s.resamples,
+        "n_perm": s.n_null,
+        "permutations": s.permutations,
+        "seed": s.seed,
+        "n_jobs": s.n_jobs,
+    }
+    result = audit.counterfactual(s.propensity, **replicates)
+    rates = {m: result.estimates_of(m).estimate[None] for m in ("fpr", "fnr", "cfpr", "cfnr")}
+    rows = standard_rows(result.cohort, result.propensity)
+    rows["counterfactual"] = result
+    cohort, notes, small, alpha = result.cohort, [*result.notes], None, None
+    if s.small:
+        given = None
+        if external is not None:
+            given = _external_probabilities(table, external, result.cohort.groups)
+        small = audit.small_subgroups(
+            s.propensity,
+            outcome_model=s.outcome,
+            membership=s.membership,
+            external=given,
+            borrow=s.borrow_metric,
+            folds=int(s.nfolds) if s.folds is None else s.folds,
+            **replicates,
+        )
+        for metric, own in zip(SMALL, ("cfpr", "cfnr"), strict=True):
+            rates[metric] = small.estimates_of(own).estimate[None]
+        rows |= {**_rows_of_small(small), "small": small}
+        cohort, alpha = small.cohort, None if small.borrowed is None else small.alpha
+        notes += small.notes
     if cohort.dropped.n:
         warn(f"data: {cohort.dropped.sentence()}.", CfairWarning)
-    rates = {m: e[None] for m, e in _estimates(result, small).items()}
-    return Found(
-        cohort=cohort,
-        n_read=cohort.n_read,
-        dropped=cohort.dropped.by_column,
-        rates=rates,
-        null=_draws(result.null, None if small is None else small.null),
-        boot=_draws(result.boot, None if small is None else small.boot),
-        alpha=None if small is None or small.borrowed is None else small.alpha,
-        rows=_per_row(result, small),
-        models=_described(result, small),
-        notes=tuple(dict.fromkeys([*result.notes, *(() if small is None else small.notes)])),
-        results={"counterfactual": result, **({} if small is None else {"small": small})},
-    )
-
-
-def _propensity(s: Settings) -> Any:
-    if s.pi_model_type == "glm" or s.pi_model is not None:
-        return s.propensity
-    from cfair.faircfint.learning import forest_learner
-
-    return forest_learner(s.pi_xvars, s.pi_model_seed)
+    null = _draws(result.null, None if small is None else small.null)
+    boot = _draws(result.boot, None if small is None else small.boot)
+    return make_result(s, cohort, rates, null, boot, alpha, rows, notes)
 
 
 def _require_coded(series: pd.Series) -> None:
@@ -105,45 +97,16 @@ def _require_coded(series: pd.Series) -> None:
         )
 
 
-def _small(
-    audit: Audit,
-    table: Table,
-    result: CounterfactualResult,
-    s: Settings,
-    external: ExternalModel | None,
-) -> SmallSubgroupResult:
-    given = None
-    if external is not None:
-        # rows that lack a covariate have no probabilities; they are refused if they are used
-        frame = table.read(external.columns)
-        known = ~frame.isna().any(axis=1).to_numpy()
-        given = np.full((len(frame), result.cohort.groups.n_groups), np.nan)
-        given[known] = external.probabilities(frame[known], result.cohort.groups, compat=False)
-    return audit.small_subgroups(
-        _propensity(s),
-        outcome_model=s.outcome,
-        membership=s.membership,
-        external=given,
-        borrow=s.borrow_metric,
-        folds=int(s.nfolds) if s.folds is None else s.folds,
-        n_boot=s.n_boot,
-        resamples=s.resamples,
-        n_perm=s.n_null,
-        permutations=s.permutations,
-        seed=s.seed,
-        n_jobs=s.n_jobs,
-    )
+def _external_probabilities(table: Table, external: ExternalModel, groups: Groups) -> Array:
+    """Of all rows of the table; those that lack a covariate have none, and are refused if used."""
+    frame = table.read(external.columns)
+    known = ~frame.isna().any(axis=1).to_numpy()
+    p = np.full((len(frame), groups.n_groups), np.nan)
+    p[known] = external.probabilities(frame[known], groups, compat=False)
+    return p
 
 
-def _estimates(result: CounterfactualResult, small: SmallSubgroupResult | None) -> dict[str, Array]:
-    found = {m: result.estimates_of(m).estimate for m in ("fpr", "fnr", "cfpr", "cfnr")}
-    if small is not None:
-        own = (small.estimates_of(m).estimate for m in ("cfpr", "cfnr"))
-        found |= dict(zip(SMALL, own, strict=True))
-    return found
-
-
-def _draws(own: RateDraws | None, small: RateDraws | None) -> dict[str, Array] | None:
+def _draws(own: RateDraws | None, small: RateDraws | None) -> Rates | None:
     """Rates in the replicates of both analyses, which draw the same rows under one seed or not."""
     if own is None:
         return None
@@ -153,42 +116,14 @@ def _draws(own: RateDraws | None, small: RateDraws | None) -> dict[str, Array] |
     return found
 
 
-def _per_row(result: CounterfactualResult, small: SmallSubgroupResult | None) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "propensity": result.propensities,
-        "y0_weighted": (result.weights * result.cohort.y).rename("y0_weighted"),
-        "pi_model": result.propensity,
-    }
-    if small is None:
-        return found
-    index = small.cohort.index
-    names = pd.Index(group_names(small.cohort.groups, compat=False))
-    outcome = found["outcome_model"] = small.outcome_model
-    for name, values in (
-        ("mu0hat", outcome.mu0),
-        ("mu0S1hat", outcome.mu0_s1),
-        ("mu0S0hat", outcome.mu0_s0),
-    ):
-        found[name] = pd.Series(values, index, name=name)
-    found["membership"] = pd.DataFrame(small.p_group, index, columns=names)
-    found["folds"] = pd.Series(small.folds.codes + 1, index, name="fold")
+def _rows_of_small(small: SmallSubgroupResult) -> dict[str, Any]:
+    members, alphas = {"membership": small.p_group}, {}
     if small.borrowed is not None:
-        external = small.borrowed.external.p
-        found["membership_internal"] = pd.DataFrame(small.membership_model.p, index, columns=names)
-        found["membership_external"] = pd.DataFrame(external, index, columns=names)
-        found["alpha_null"] = small.borrowed.null_alpha
-        found["alpha_boot"] = small.borrowed.boot_alpha
-    return found
-
-
-def _described(
-    result: CounterfactualResult, small: SmallSubgroupResult | None
-) -> list[tuple[str, str]]:
-    assert result.propensity is not None
-    facts = [("propensity", result.propensity.text)]
-    if small is not None:
-        facts += [
-            ("outcome", small.outcome_model.text),
-            ("membership", f"{small.membership_text}, {small.folds.n_folds} folds"),
-        ]
-    return facts
+        members["membership_internal"] = small.membership_model.p
+        members["membership_external"] = small.borrowed.external.p
+        alphas = {
+            "alpha_null": small.borrowed.null_alpha,
+            "alpha_boot": small.borrowed.boot_alpha,
+        }
+    rows = small_rows(small.cohort, small.outcome_model, small.folds, members, compat=False)
+    return {**rows, **alphas}

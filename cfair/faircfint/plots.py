@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 
 from cfair.errors import DataError
 from cfair.estimators.disparity import STATISTICS
-from cfair.faircfint.figures import SMALL, group_names
 from cfair.faircfint.intervals import ci_norm, ci_tint, ci_trunc, get_bs_rescaled, u_table
-from cfair.faircfint.labels import SUMMARIES, margins
-from cfair.faircfint.results import AnalysisResult
+from cfair.faircfint.results import SIGNS, SUMMARIES, AnalysisResult, group_names, in_order
 from cfair.options import check_level
 from cfair.results.deltas import check_deltas
 
@@ -24,8 +22,16 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-_SIGNS = {"pos": "cfpr", "neg": "cfnr"}
-_LABELS = {"cfpr": "cFPR", "cfnr": "cFNR", "fpr": "observed FPR", "fnr": "observed FNR"}
+_LABELS = {
+    "cfpr": "cFPR",
+    "cfnr": "cFNR",
+    "cfpr_small": "cFPR for small groups",
+    "cfnr_small": "cFNR for small groups",
+    "fpr": "observed FPR",
+    "fnr": "observed FNR",
+}
+_COLUMNS = ["point_est", "se_est", "low_trans", "high_trans"]
+_LIMITS = _COLUMNS[2:]
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +106,8 @@ def get_plots(
     Notes
     -----
     Figures are not shown: ``plots.cfpr.savefig("cfpr.png")``, or ``plots.cfpr`` in a notebook.
+    The R package's intervals are replicates turned round the estimate: where nearly all of these,
+    of a largest difference in small groups, lie above it, the interval lies below.
     """
     if not isinstance(results, AnalysisResult):
         raise DataError(
@@ -108,48 +116,41 @@ def get_plots(
     level = check_level(1 - alpha)
     check_deltas(delta)
     names = _names(results, labels)
-    intervals = _intervals(results, sampsize, level, m_factor)
-    u_values = None
+    if results.compat:
+        intervals = _intervals_as_r(results, sampsize, level, m_factor)
+        limits = _limits_as_r(results, intervals)
+    else:
+        intervals, limits = _own_intervals(results, level)
+    u_values = null_dist = None
     if results.table_null is not None:
-        deltas: Any = float(delta)
-        if not results.compat:
-            summaries = [n for n in results.defs.index if str(n).split("_")[0] in SUMMARIES]
-            deltas = np.array([delta**2 if str(n)[:3] == "var" else delta for n in summaries])
-        u_values = u_table(results.defs, results.table_null, deltas, as_r=results.compat)
-    rates = {
-        (metric, numbers): _rates_figure(results, intervals, metric, names, level, numbers)
+        u_values = u_table(results.defs, results.table_null, delta, as_r=results.compat)
+        null_dist = _null_figure(results, u_values)
+    figures = {
+        f"{metric}{end}": _rates_figure(results, limits, level, metric, names, numbers=not end)
         for metric in ("cfpr", "cfnr")
-        for numbers in (True, False)
+        for end in ("", "_unlabeled")
     }
-    pos, neg = (_metrics_figure(results, intervals, sign, level) for sign in ("pos", "neg"))
-    null = None if u_values is None else _null_figure(results, u_values)
-    for figure in (*rates.values(), pos, neg, null):
-        _forget(figure)
-    return Plots(
-        cfpr=rates["cfpr", True],
-        cfnr=rates["cfnr", True],
-        cfpr_unlabeled=rates["cfpr", False],
-        cfnr_unlabeled=rates["cfnr", False],
-        metrics_pos=pos,
-        metrics_neg=neg,
-        null_dist=null,
-        intervals=intervals,
-        u_values=u_values,
-    )
-
-
-def _forget(figure: Figure | None) -> None:
-    """Let pyplot forget a figure, which would else count and show all of them."""
+    figures |= {
+        "metrics_pos": _metrics_figure(results, intervals, level, "pos"),
+        "metrics_neg": _metrics_figure(results, intervals, level, "neg"),
+        "null_dist": null_dist,
+    }
     from matplotlib import pyplot as plt
 
-    if figure is not None:
-        plt.close(figure)
+    for figure in filter(None, figures.values()):
+        plt.close(figure)  # pyplot would else count and show all of them
+    return Plots(**figures, intervals=intervals, u_values=u_values)
 
 
 def _names(results: AnalysisResult, labels: Sequence[str] | None) -> list[str]:
+    """Names of the rows: as the R package has them, unless these would be cut."""
+    from cfair.plotting.layout import LABEL_WIDTH
+
     groups = results.cohort.groups
     if labels is None:
-        return [f"Group {name}" for name in group_names(groups, compat=results.compat)]
+        names = [f"Group {name}" for name in group_names(groups, compat=True)]
+        fit = max(map(len, names)) <= LABEL_WIDTH
+        return names if results.compat and fit else list(groups.names)
     given = [labels] if isinstance(labels, str) else [str(label) for label in labels]
     if len(given) != groups.n_groups:
         raise DataError(
@@ -158,73 +159,62 @@ def _names(results: AnalysisResult, labels: Sequence[str] | None) -> list[str]:
     return given
 
 
+def _ends(results: AnalysisResult) -> tuple[str, ...]:
+    return ("", "_small") if results.small else ("",)
+
+
 # -- intervals ------------------------------------------------------------------------------------
 
 
-def _intervals(
+def _intervals_as_r(
     results: AnalysisResult, sampsize: int | None, level: float, m_factor: float | None
 ) -> pd.DataFrame:
-    """Interval of each figure, in the order of ``defs``."""
-    index = results.defs.index
-    nothing = pd.DataFrame(
-        {
-            "point_est": results.defs.to_numpy(),
-            "se_est": np.nan,
-            "low_trans": np.nan,
-            "high_trans": np.nan,
-        },
-        index=index,
-    )
-    if not results.compat:
-        return _own_intervals(results, nothing, level)
+    """Intervals of summaries and of counterfactual rates of groups, in the order of ``defs``."""
+    defs = results.defs
+    found = pd.DataFrame(np.nan, index=defs.index, columns=pd.Index(_COLUMNS))
+    found["point_est"] = defs
     if results.boot_out is None:
-        return nothing
-    if not index.is_unique:
-        raise DataError(
-            "two groups have the same pasted label, so that their figures cannot be told apart by "
-            "name. Rename levels of A1 or A2."
-        )
+        return found
     n = results.cohort.n_used if sampsize is None else sampsize
     m = results.m_factor if m_factor is None else m_factor
-    scaled = get_bs_rescaled(results.boot_out, results.defs, n, m)
-    t = ci_trunc(ci_tint(scaled, results.defs, n, 1 - level, m))
-    shown = np.array([_has_interval(str(name)) for name in index])
-    return nothing.assign(
-        se_est=ci_norm(scaled, results.defs, n, 1 - level)["se_est"].where(shown),
+    scaled = get_bs_rescaled(results.boot_out, defs, n, m)
+    t = ci_trunc(ci_tint(scaled, defs, n, 1 - level, m))
+    without = ("fpr_", "fnr_", "cfpr_marg_", "cfnr_marg_")
+    shown = np.array([not str(name).startswith(without) for name in defs.index])
+    return found.assign(
+        se_est=ci_norm(scaled, defs, n, 1 - level)["se_est"].where(shown),
         low_trans=t["low_trunc"].where(shown),
         high_trans=t["high_trunc"].where(shown),
     )
 
 
-def _has_interval(name: str) -> bool:
-    """Whether a figure has one: summaries, and counterfactual rates of groups."""
-    return not name.startswith(("fpr_", "fnr_", "cfpr_marg_", "cfnr_marg_"))
-
-
-def _own_intervals(results: AnalysisResult, frame: pd.DataFrame, level: float) -> pd.DataFrame:
-    """Intervals of cfair's own results under the R package's names."""
-    frame = frame.copy()
+def _limits_as_r(results: AnalysisResult, intervals: pd.DataFrame) -> dict[str, Array]:
+    """Limits (T, 2) of each rate in all groups and single levels; NaN where there are none."""
     groups = results.cohort.groups
-    names = [*group_names(groups, compat=False), *(f"marg_{m}" for m in margins(groups))]
-    columns = ["se_est", "low_trans", "high_trans"]
-    for key, end in (("counterfactual", ""), ("small", "_small")):
-        result = results.est_choice.get(key)
-        if result is None:
-            continue
-        result = replace(result, level=level)
-        for metric in _SIGNS.values() if end else _LABELS:
-            low, high = result.limits(metric)
-            se = result.estimates_of(metric).se
-            for t, name in enumerate(names):
-                figure = f"{metric}{end}_{name}"
-                if figure in frame.index:
-                    frame.loc[figure, columns] = se[t], low[t], high[t]
-        table = result.disparities.set_index(["metric", "statistic"])
-        for sign, metric in _SIGNS.items():
-            for short, statistic in zip(SUMMARIES, STATISTICS, strict=True):
-                limits = table.loc[(metric, statistic), ["ci_low", "ci_high"]]
-                frame.loc[f"{short}_{sign}{end}", ["low_trans", "high_trans"]] = limits.to_numpy()
-    return frame
+    found = {m: np.full((groups.n_groups + len(groups.margins), 2), np.nan) for m in results._rates}
+    for metric, limits in found.items():
+        # by place, since two groups can have the same name
+        first = f"{metric}_{group_names(groups, compat=True)[0]}"
+        at = int(np.flatnonzero(intervals.index == first)[0])
+        limits[: groups.n_groups] = intervals[_LIMITS].iloc[at : at + groups.n_groups]
+    return found
+
+
+def _own_intervals(results: AnalysisResult, level: float) -> tuple[pd.DataFrame, dict[str, Array]]:
+    """The same from cfair's own results: in the order of ``defs``, and the limits of the rates."""
+    rates, three = {}, {}
+    for end in _ends(results):
+        own = replace(results.est_choice["small" if end else "counterfactual"], level=level)
+        for metric in SIGNS.values() if end else own.metrics:
+            rates[metric + end] = np.stack([own.estimates_of(metric).se, *own.limits(metric)])
+        table = own.disparities.set_index(["metric", "statistic"])
+        for sign, metric in SIGNS.items():
+            limits = table.loc[metric].loc[list(STATISTICS), ["ci_low", "ci_high"]]
+            three[sign + end] = np.vstack([np.full(3, np.nan), limits.to_numpy().T])
+    found = in_order(rates, three, results.cohort.groups, compat=False).T
+    found.columns = pd.Index(_COLUMNS[1:])
+    found.insert(0, "point_est", results.defs.to_numpy())
+    return found, {metric: values[1:].T for metric, values in rates.items()}
 
 
 # -- figures --------------------------------------------------------------------------------------
@@ -236,105 +226,67 @@ def _about(results: AnalysisResult) -> str:
 
 def _rates_figure(
     results: AnalysisResult,
-    intervals: pd.DataFrame,
+    limits: dict[str, Array],
+    level: float,
     metric: str,
     names: Sequence[str],
-    level: float,
+    *,
     numbers: bool,
 ) -> Any:
     """Rates of the groups, then of single levels, each beside the observed rate."""
-    from cfair.plotting import layout, plot_rates
+    from cfair.plotting import plot_rates
 
     groups = results.cohort.groups
-    small = f"{metric}_small"
-    metrics = [metric, *([small] if small in SMALL and results.small else []), metric[1:]]
+    metrics = [*(metric + end for end in _ends(results)), metric[1:]]
+    # the levels of a single attribute are the groups once more
+    several = sum(n > 1 for n in groups.shape) > 1
+    shown = [*names, *(groups.margin_names if several else ())]
     sizes = [*groups.sizes, *(groups.margin_matrix @ groups.sizes)]
-    shown = [*names, *groups.margin_names]
-    rows = []
+    parts = []
     for name in metrics:
-        low, high = _limits(results, intervals, name, level)
-        for k, label in enumerate(shown):
-            estimate = float(results._rates[name][0, k])
-            rows.append((name, label, sizes[k], estimate, low[k], high[k], ""))
-    columns = ["metric", "group", "n", "estimate", "ci_low", "ci_high", "note"]
-    frame = pd.DataFrame(rows, columns=pd.Index(columns))
-    labels = {**_LABELS, small: f"{_LABELS[metric]} for small groups"}
-    ax = _wide(len(shown), len(metrics)) if numbers else None
+        columns = {
+            "metric": name,
+            "group": shown,
+            "n": sizes[: len(shown)],
+            "estimate": results._rates[name][0, : len(shown)],
+            "ci_low": limits[name][: len(shown), 0],
+            "ci_high": limits[name][: len(shown), 1],
+            "note": "",
+        }
+        parts.append(pd.DataFrame(columns))
     ax = plot_rates(
-        frame, metrics=metrics, labels=labels, level=level, about=_about(results), ax=ax
+        pd.concat(parts),
+        metrics=metrics,
+        labels=_LABELS,
+        level=level,
+        about=_about(results),
+        numbers=metrics[-2] if numbers else None,
     )
-    if numbers:
-        first = frame[frame["metric"] == (small if results.small else metric)]
-        size = layout.row_size(ax, len(shown))
-        shown_metric = f"{_LABELS[metric]}{' small' if results.small else ''}"
-        head = f"{shown_metric} [{100 * level:g}% CI]"
-        layout.right_column(ax, [_interval(row) for row in first.itertuples()], head, size)
     return ax.figure
 
 
-def _limits(
-    results: AnalysisResult, intervals: pd.DataFrame, metric: str, level: float
-) -> tuple[Array, Array]:
-    """Limits of a rate in all groups and single levels; NaN where there is no interval."""
-    groups = results.cohort.groups
-    K, M = groups.n_groups, len(groups.margins)
-    if not results.compat:
-        key = "small" if metric in SMALL else "counterfactual"
-        result = replace(results.est_choice[key], level=level)
-        low, high = result.limits(metric.removesuffix("_small"))
-        return low[: K + M], high[: K + M]
-    both = np.full((2, K + M), np.nan)
-    first = f"{metric}_{group_names(groups, compat=True)[0]}"
-    at = int(np.flatnonzero(intervals.index == first)[0])  # those of the groups follow each other
-    both[:, :K] = intervals[["low_trans", "high_trans"]].to_numpy(dtype=float)[at : at + K].T
-    return both[0], both[1]
-
-
-def _wide(n_rows: int, series: int) -> Any:
-    """Axes with room for a column of numbers at the right."""
-    from cfair.plotting import layout
-
-    row = (0.13 + 0.11 * series) * float(np.interp(n_rows, [4, 12, 40], [1.2, 1.0, 0.65]))
-    return layout.new_axes(4.1, max(n_rows * row, 0.6) + 1.35, left=1.9, right=1.5)
-
-
-def _interval(row: Any) -> str:
-    if np.isnan(row.estimate):
-        return ""
-    if np.isnan(row.ci_low):
-        return f"{row.estimate:.2f}"
-    return f"{row.estimate:.2f} [{row.ci_low:.2f}, {row.ci_high:.2f}]"
-
-
 def _metrics_figure(
-    results: AnalysisResult, intervals: pd.DataFrame, sign: str, level: float
+    results: AnalysisResult, intervals: pd.DataFrame, level: float, sign: str
 ) -> Any:
     """Average and largest difference, beside what the null has on average."""
     from cfair.plotting import plot_disparities
 
-    metric = _SIGNS[sign]
     rows = []
-    for end in ("", "_small") if results.small else ("",):
+    for end in _ends(results):
         for short, statistic in zip(SUMMARIES, STATISTICS, strict=True):
-            figure = f"{short}_{sign}{end}"
-            at = int(np.flatnonzero(intervals.index == figure)[0])
-            limits = intervals[["low_trans", "high_trans"]].to_numpy(dtype=float)[at]
-            null = np.array([]) if results.table_null is None else results.table_null[figure]
-            drawn = np.asarray(null)[np.isfinite(null)]
-            expected = float(drawn.mean()) if drawn.size else np.nan
-            estimate = float(results.defs[figure])
-            rows.append((f"{metric}{end}", statistic, estimate, *limits, expected))
+            figure, expected = f"{short}_{sign}{end}", np.nan
+            if results.table_null is not None:
+                expected = results.table_null[figure].replace(-np.inf, np.nan).mean()
+            at = intervals.index.get_loc(figure)
+            estimate, limits = results.defs.iloc[at], intervals[_LIMITS].iloc[at]
+            rows.append((SIGNS[sign] + end, statistic, estimate, *limits, expected))
     columns = ["metric", "statistic", "estimate", "ci_low", "ci_high", "expected_if_equal"]
     frame = pd.DataFrame(rows, columns=pd.Index(columns)).replace(-np.inf, np.nan)
-    labels = {**_LABELS, f"{metric}_small": f"{_LABELS[metric]} small"}
-    ax = plot_disparities(
-        frame,
-        metrics=list(dict.fromkeys(frame["metric"])),
-        labels=labels,
-        level=level,
-        about=_about(results),
-    )
-    return ax.figure
+    metrics = list(dict.fromkeys(frame["metric"]))
+    labels = {m: _LABELS[m].replace(" for small groups", " small") for m in metrics}
+    return plot_disparities(
+        frame, metrics=metrics, labels=labels, level=level, about=_about(results)
+    ).figure
 
 
 def _null_figure(results: AnalysisResult, u_values: pd.DataFrame) -> Any:
@@ -345,40 +297,47 @@ def _null_figure(results: AnalysisResult, u_values: pd.DataFrame) -> Any:
     from cfair.plotting.style import base_size
 
     assert results.table_null is not None
-    ends = ("", "_small") if results.small else ("",)
-    rows = [(sign, end) for end in ends for sign in _SIGNS]
+    rows = [(sign, end) for end in _ends(results) for sign in reversed(SIGNS)]
     scale = base_size() / 9
     figure, axes = plt.subplots(
         len(rows), 3, figsize=(scale * 11, scale * (2.6 * len(rows) + 0.4)), layout="constrained"
     )
     titles = ("Average difference", "Largest difference", "Variance")
-    handles: list[Any] = []
-    deltas, shown = u_values["delta"].to_dict(), dict(u_values["shown"])
+    entries: dict[str, Any] = {}
     for line, (sign, end) in zip(axes, rows, strict=True):
         for ax, short, title in zip(line, SUMMARIES, titles, strict=True):
             name = f"{short}_{sign}{end}"
+            of = f"{_LABELS[SIGNS[sign]]}{' small' if end else ''}"
             plot_null(
                 results.table_null[name].to_numpy(dtype=np.float64),
                 float(results.defs[name]),
-                title=f"{title}, {_LABELS[_SIGNS[sign]]}{' small' if end else ''}: u {shown[name]}",
-                delta=float(deltas[name]),
+                title=f"{title}, {of}: u {u_values['shown'][name]}",
+                delta=float(u_values["delta"][name]),
                 ax=ax,
             )
+            ax.locator_params(axis="x", nbins=4)
             legend = ax.get_legend()
-            if len(legend.legend_handles) > len(handles):
-                handles = list(legend.legend_handles)
-            legend.remove()
+            if legend is not None:  # one for all panels is enough
+                kinds = (text.get_text().split()[0] for text in legend.get_texts())
+                entries |= dict(zip(kinds, legend.legend_handles, strict=True))
+                legend.remove()
             if line is not axes[-1]:
                 ax.set_xlabel("")
     delta = float(u_values["delta"].max())
     square = "" if results.compat else f" (variance: {delta**2:g})"
-    texts = [
-        "null draws",
-        f"draws that the observed value exceeds by more than {delta:g}{square}; u is their share",
-        "observed value",
-    ]
-    if len(handles) == len(texts):
-        figure.legend(
-            handles, texts, loc="outside lower left", ncols=3, frameon=False, fontsize=base_size()
-        )
+    texts = {
+        "null": "null draws",
+        "draws": f"draws that the observed value exceeds by more than {delta:g}{square}; u is "
+        "their share",
+        "observed": "observed value",
+    }
+    shown = [kind for kind in texts if kind in entries]
+    figure.legend(
+        [entries[kind] for kind in shown],
+        [texts[kind] for kind in shown],
+        loc="outside lower left",
+        ncols=3,
+        frameon=False,
+        fontsize=base_size(),
+    )
     return figure

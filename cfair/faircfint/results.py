@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,12 +11,17 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cfair.cohort import Cohort
-from cfair.faircfint.figures import SMALL, figure_table
-from cfair.faircfint.found import Found
-from cfair.faircfint.labels import SUMMARIES
-from cfair.faircfint.models import Settings
+from cfair.estimators.disparity import disparities
+from cfair.estimators.ipw import ipw_weights
+from cfair.faircfint.reading import pasted, twice
+from cfair.faircfint.settings import Settings
 from cfair.frame import show_some
+from cfair.groups import Groups
+from cfair.nuisance.crossfit import Folds
+from cfair.nuisance.propensity import Propensity
+from cfair.nuisance.small_outcome import CallOutcome
 from cfair.results import text
+from cfair.results.printed import Printed
 from cfair.results.report import (
     MAX_GROUPS,
     MAX_MARGINS,
@@ -27,7 +32,15 @@ from cfair.results.report import (
 )
 
 Array = NDArray[np.float64]
+#: Rates of groups, margins and all rows, an array (replicates, targets) for each metric.
+Rates = dict[str, Array]
 
+#: The rates of small groups, by Bayes' rule.
+SMALL: tuple[str, str] = ("cfpr_small", "cfnr_small")
+#: The three summaries by their R names, in the order of `cfair.estimators.disparities`.
+SUMMARIES: tuple[str, str, str] = ("avg", "max", "var")
+#: Which rate a summary is of.
+SIGNS = {"neg": "cfnr", "pos": "cfpr"}
 _COLUMNS = {
     "cfpr": "cFPR",
     "cfnr": "cFNR",
@@ -36,11 +49,89 @@ _COLUMNS = {
     "fpr": "FPR",
     "fnr": "FNR",
 }
-_SIGNS = {"neg": "cFNR", "pos": "cFPR"}
+
+
+# -- figures by their R names ---------------------------------------------------------------------
+
+
+def group_names(groups: Groups, *, compat: bool) -> tuple[str, ...]:
+    """Names of the groups: pasted labels; without `compat` those that collide are kept apart."""
+    names = pasted(groups)
+    return groups.names if not compat and twice(names) else names
+
+
+def figure_table(rates: Mapping[str, Array], groups: Groups, *, compat: bool) -> pd.DataFrame:
+    """All figures of estimates or replicates, by their R names, a row for each."""
+    of_groups = {metric: values[:, : groups.n_groups] for metric, values in rates.items()}
+    three = {
+        sign + end: np.column_stack(
+            summaries(of_groups[metric + end], compat=compat, small=bool(end))
+        )
+        for end in ("", "_small")
+        for sign, metric in SIGNS.items()
+        if metric + end in rates
+    }
+    return in_order(rates, three, groups, compat=compat)
+
+
+def in_order(
+    rates: Mapping[str, Array], three: Mapping[str, Array], groups: Groups, *, compat: bool
+) -> pd.DataFrame:
+    """Put values (R, T) of rates, and (R, 3) of their summaries, in the order of ``defs``."""
+    K, M = groups.n_groups, len(groups.margins)
+    own = list(group_names(groups, compat=compat))
+    single = [
+        f"marg_{attribute}_{level}"
+        for attribute, levels in zip(groups.attributes, groups.level_names, strict=True)
+        for level in levels
+    ]
+    parts = [(metric, own, rates[metric][:, :K]) for metric in ("fpr", "fnr", "cfpr", "cfnr")]
+    parts += [(metric, single, rates[metric][:, K : K + M]) for metric in ("cfpr", "cfnr")]
+    names = [f"{metric}_{name}" for metric, ends, _ in parts for name in ends]
+    names += [f"{statistic}_{sign}" for sign in SIGNS for statistic in SUMMARIES]
+    blocks = [*(values for _, _, values in parts), *(three[sign] for sign in SIGNS)]
+    if SMALL[0] in rates:
+        names += [f"{metric}_{name}" for metric in SMALL for name in own]
+        names += [f"{statistic}_{sign}_small" for sign in SIGNS for statistic in SUMMARIES]
+        blocks += [rates[metric][:, :K] for metric in SMALL]
+        blocks += [three[f"{sign}_small"] for sign in SIGNS]
+    return pd.DataFrame(np.hstack(blocks), columns=pd.Index(names))
+
+
+def summaries(rates: Array, *, compat: bool, small: bool = False) -> tuple[Array, Array, Array]:
+    """Average, maximum and variance of the absolute differences between groups, (R,) each.
+
+    With `compat` rates (R, K) of exactly 0 or 1 are left out; where pairs are left but none is
+    defined, the maximum is minus infinity; of small groups one undefined rate makes all three
+    undefined.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> nothing = np.array([[np.nan, 0.2, np.nan], [0.0, 0.2, 1.0], [0.0, 0.2, 0.3]])
+    >>> [x.round(3).tolist() for x in summaries(nothing, compat=True)]
+    [[nan, nan, 0.1], [-inf, nan, 0.1], [nan, nan, nan]]
+    """
+    average, maximum, variance = disparities(rates, drop_boundary=compat)
+    if not compat:
+        return average, maximum, variance
+    undefined = np.isnan(rates)
+    if small:
+        broken = undefined.any(axis=-1)
+        average, maximum, variance = (
+            np.where(broken, np.nan, part) for part in (average, maximum, variance)
+        )
+        return average, maximum, variance
+    kept = np.sum((rates != 0) & (rates != 1), axis=-1)  # undefined ones are
+    nothing = (kept >= 2) & (np.sum(undefined, axis=-1) > kept - 2)
+    return average, np.where(nothing, -np.inf, maximum), variance
+
+
+# -- the result -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AnalysisResult:
+class AnalysisResult(Printed):
     """Outputs of `analysis_estimation`, by their R names.
 
     Attributes
@@ -85,8 +176,6 @@ class AnalysisResult:
     notes: tuple[str, ...]
     _rates: Mapping[str, Array] = field(repr=False)
     _models: tuple[tuple[str, str], ...] = field(repr=False, default=())
-    _dropped: Mapping[str, int] = field(repr=False, default_factory=dict)
-    _n_read: int = 0
 
     @property
     def small(self) -> bool:
@@ -106,25 +195,12 @@ class AnalysisResult:
             ],
         )
 
-    def __str__(self) -> str:
-        return self.summary()
-
-    def __repr__(self) -> str:
-        return self.summary()
-
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        style = "font-family: monospace; white-space: pre; overflow-x: auto; line-height: 1.3"
-        return f'<div style="{style}">{escape(self.summary())}</div>'
-
     def _facts(self) -> list[tuple[str, str]]:
-        used = text.count(self.cohort.n_used)
-        dropped = ", ".join(f"{name} missing ({n})" for name, n in self._dropped.items())
-        left_out = f"{self._n_read - self.cohort.n_used:,} dropped: {dropped}"
-        rows = f"{self._n_read:,} rows, {used} used ({left_out if dropped else 'none dropped'})"
-        facts = [("cohort", rows), *cohort_facts(self.cohort)[1:3], treatment_fact(self.cohort)]
-        facts += list(self._models)
+        c = self.cohort
+        missing = ", ".join(f"{name} missing ({n})" for name, n in c.dropped.by_column.items())
+        left_out = f"{c.dropped.n:,} dropped: {missing}" if missing else "none dropped"
+        rows = f"{c.n_read:,} rows, {text.count(c.n_used)} used ({left_out})"
+        facts = [("cohort", rows), *cohort_facts(c)[1:3], treatment_fact(c), *self._models]
         if self.alpha is not None:
             facts.append(("borrowing", f"alpha {self.alpha:.4g}, the share of the external model"))
         for name, table in (("null", self.table_null), ("bootstrap", self.boot_out)):
@@ -137,7 +213,7 @@ class AnalysisResult:
         )
         return [*facts, ("compat", how), ("seed", str(self.seed))]
 
-    def _lines(self, header: list[str], targets: list[int], names: list[list[str]]) -> list[str]:
+    def _lines(self, header: list[str], names: list[list[str]], targets: list[int]) -> list[str]:
         metrics = [m for m in _COLUMNS if m in self._rates]
         rows = [
             [*own, *(text.number(float(self._rates[m][0, t])) for m in metrics)]
@@ -149,75 +225,101 @@ class AnalysisResult:
         groups = self.cohort.groups
         shown = list(range(min(groups.n_groups, MAX_GROUPS)))
         names = [[*attribute_rows(groups, k), text.count(groups.sizes[k])] for k in shown]
-        lines = self._lines([*groups.attributes, "n"], shown, names)
         hidden = groups.n_groups - len(shown)
-        return lines + [f"... {hidden:,} groups not shown; .defs has all"] * (hidden > 0)
+        more = f"... {hidden:,} groups not shown; .defs has all"
+        return self._lines([*groups.attributes, "n"], names, shown) + [more] * (hidden > 0)
 
     def _margin_lines(self) -> list[str]:
         groups = self.cohort.groups
-        names = list(groups.margin_names[:MAX_MARGINS])
-        targets = [groups.n_groups + k for k in range(len(names))]
         sizes = groups.margin_matrix @ groups.sizes
-        rows = [[text.one_line(n), text.count(sizes[k])] for k, n in enumerate(names)]
-        everyone = [["all", text.count(self.cohort.n_used)]]
-        return self._lines(["single attributes", "n"], [-1, *targets], [*everyone, *rows])
+        levels = groups.margin_names[:MAX_MARGINS]
+        names = [["all", text.count(self.cohort.n_used)]]
+        names += [[text.one_line(n), text.count(sizes[k])] for k, n in enumerate(levels)]
+        targets = [-1, *range(groups.n_groups, groups.n_groups + len(levels))]
+        return self._lines(["single attributes", "n"], names, targets)
 
     def _summary_lines(self) -> list[str]:
         rows = []
         for end in ("", "_small") if self.small else ("",):
-            for sign in ("pos", "neg"):
-                figures = [self.defs[f"{statistic}_{sign}{end}"] for statistic in SUMMARIES]
-                name = f"  {_SIGNS[sign]}{' small' if end else ''}"
-                digits = (3, 3, 5)
-                shown = [
-                    "-∞" if v == -np.inf else text.number(float(v), d)
-                    for v, d in zip(figures, digits, strict=True)
-                ]
-                rows.append([name, *shown])
+            for sign, metric in reversed(SIGNS.items()):
+                figures = [float(self.defs[f"{statistic}_{sign}{end}"]) for statistic in SUMMARIES]
+                shown = [text.number(v, d) for v, d in zip(figures, (3, 3, 5), strict=True)]
+                if figures[1] == -np.inf:
+                    shown[1] = "-∞"
+                rows.append([f"  {_COLUMNS[metric + end]}", *shown])
         return text.table(["|difference|", "average", "maximum", "variance"], rows, gap=3)
 
 
-def make_result(found: Found, settings: Settings) -> AnalysisResult:
-    """Put what was found into the R function's outputs.
-
-    Parameters
-    ----------
-    found : Found
-    settings : Settings
-
-    Returns
-    -------
-    AnalysisResult
-    """
-    groups, compat = found.cohort.groups, settings.compat
-
-    def table(rates: Mapping[str, Array] | None) -> pd.DataFrame | None:
-        return None if rates is None else figure_table(rates, groups, compat=compat)
-
-    figures = figure_table(found.rates, groups, compat=compat)
-    defs = figures.iloc[0].rename("defs")
-    notes = list(found.notes)
-    if not defs.index.is_unique:
-        twice = sorted({str(name) for name in defs.index[defs.index.duplicated()]})
-        notes.append(f"two groups have the same pasted label: {show_some(twice, 4)} occur twice")
-    est_choice: dict[str, Any] = {"defs": defs, **found.rows, **found.results}
-    for name, rates in (("alpha_null", found.null), ("alpha_boot", found.boot)):
-        if rates is not None and "alpha" in rates:
-            est_choice[name] = rates["alpha"][:, 0]
+def make_result(
+    s: Settings,
+    cohort: Cohort,
+    rates: Rates,
+    null: Rates | None,
+    boot: Rates | None,
+    alpha: float | None,
+    of_rows: Mapping[str, Any],
+    notes: Iterable[str],
+) -> AnalysisResult:
+    """Put what was found into the R function's outputs."""
+    tables = {
+        name: None if found is None else figure_table(found, cohort.groups, compat=s.compat)
+        for name, found in (("defs", rates), ("null", null), ("boot", boot))
+    }
+    assert tables["defs"] is not None
+    defs = tables["defs"].iloc[0].rename("defs")
+    notes = list(dict.fromkeys(notes))
+    alike = twice(defs.index.tolist())
+    if alike:
+        notes.append(f"two groups have the same pasted label: {show_some(alike, 4)} occur twice")
+    models = [("propensity", of_rows["pi_model"].text)]
+    if s.small:
+        folds = f"{of_rows['folds'].nunique()} folds"
+        models += [
+            ("outcome", f"{of_rows['outcome_model'].text}, {s.outcome_model_type}"),
+            ("membership", f"{' + '.join(s.pa_xvars_int)}, {s.fit_method_int}, {folds}"),
+        ]
     return AnalysisResult(
         defs=defs,
-        est_choice=est_choice,
-        table_null=table(found.null),
-        boot_out=table(found.boot),
-        alpha=found.alpha,
-        compat=compat,
-        estimator_type=settings.estimator_type,
-        cohort=found.cohort,
-        m_factor=settings.m_factor if compat else 1.0,
-        seed=settings.seed,
+        est_choice={"defs": defs, **of_rows},
+        table_null=tables["null"],
+        boot_out=tables["boot"],
+        alpha=alpha,
+        compat=s.compat,
+        estimator_type=s.estimator_type,
+        cohort=cohort,
+        m_factor=s.m_factor if s.compat else 1.0,
+        seed=s.seed,
         notes=tuple(notes),
-        _rates={m: v for m, v in found.rates.items() if m in (*_COLUMNS, *SMALL)},
-        _models=tuple(found.models),
-        _dropped=found.dropped,
-        _n_read=found.n_read,
+        _rates=rates,
+        _models=tuple(models),
     )
+
+
+def standard_rows(cohort: Cohort, propensity: Propensity | None) -> dict[str, Any]:
+    """What the standard estimator knows of each row, by its R name, and the model behind it."""
+    assert cohort.d is not None
+    assert propensity is not None
+    found = {
+        "propensity": propensity.pi,
+        "y0_weighted": ipw_weights(cohort.d, propensity.pi) * cohort.y,
+    }
+    return {**_by_row(cohort, found), "pi_model": propensity}
+
+
+def small_rows(
+    cohort: Cohort, outcome: CallOutcome, folds: Folds, members: Mapping[str, Array], compat: bool
+) -> dict[str, Any]:
+    """The same of the estimators of small groups; `members` are probabilities of the groups."""
+    names = pd.Index(group_names(cohort.groups, compat=compat))
+    found = {
+        "mu0hat": outcome.mu0,
+        "mu0S1hat": outcome.mu0_s1,
+        "mu0S0hat": outcome.mu0_s0,
+        "folds": folds.codes + 1,
+    }
+    frames = {name: pd.DataFrame(p, cohort.index, columns=names) for name, p in members.items()}
+    return {**_by_row(cohort, found), **frames, "outcome_model": outcome}
+
+
+def _by_row(cohort: Cohort, found: Mapping[str, NDArray[Any]]) -> dict[str, pd.Series]:
+    return {name: pd.Series(values, cohort.index, name=name) for name, values in found.items()}

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cfair.estimators.confusion import cell_codes
 from cfair.inference.resampling import Stream
-from cfair.inference.rows import Rows, canonical_clusters
+from cfair.inference.rows import Arrangement, Rows, canonical_clusters
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
@@ -28,7 +28,11 @@ SCHEMES: dict[str, str] = {
 
 
 def count_blocks(
-    kind: str, rows: Rows, keys: Sequence[Array], cluster: Integers | None = None
+    kind: str,
+    rows: Rows,
+    keys: Sequence[Array],
+    cluster: Integers | None = None,
+    m_factor: float = 0.75,
 ) -> Callable[[Stream], Array]:
     """What draws the counts of a block of replicates.
 
@@ -40,6 +44,8 @@ def count_blocks(
         Numbers that tell rows apart.
     cluster : (n,) array of int, optional
         Cluster codes, for ``kind="cluster"``.
+    m_factor : float, default 0.75
+        ``kind="faircfint"`` draws n to this power rows.
 
     Returns
     -------
@@ -58,7 +64,10 @@ def count_blocks(
         code = at.rank[rows.group] * 8 + rows.cell
         codes = canonical_clusters(cluster, code, keys[0])
         return lambda block: _cluster_counts(codes, block)
-    draw = {"group": _group_counts, "rows": _row_counts, "faircfint": _subsamples}[kind]
+    if kind == "faircfint":
+        m = int(rows.n**m_factor)
+        return lambda block: at.put_back(_subsamples(at.rows, block, m))
+    draw = {"group": _group_counts, "rows": _row_counts}[kind]
     return lambda block: at.put_back(draw(at.rows, block))
 
 
@@ -140,13 +149,13 @@ def faircfint_sizes(strata: Integers, m: int) -> NDArray[np.intp]:
     return np.rint(strata * (m / strata.sum())).astype(np.intp)
 
 
-def _subsamples(rows: Rows, block: Stream) -> Array:
-    """Rows without replacement from every stratum of group, outcome and prediction."""
+def _subsamples(rows: Rows, block: Stream, m: int) -> Array:
+    """About m rows without replacement from the strata of group, outcome and prediction."""
     rng = block.generator()
     stratum = cell_codes(rows.y, rows.s, rows.group)
     order = np.argsort(stratum, kind="stable")
     sizes = np.bincount(stratum, minlength=4 * rows.n_groups)
-    takes = faircfint_sizes(sizes, int(rows.n**0.75))
+    takes = faircfint_sizes(sizes, m)
     starts = np.cumsum(sizes) - sizes
     counts = np.zeros((block.size, rows.n))
     for row in counts:
@@ -155,3 +164,39 @@ def _subsamples(rows: Rows, block: Stream) -> Array:
                 chosen = rng.choice(size, take, replace=False, shuffle=False)
                 row[order[start + chosen]] = 1.0
     return counts
+
+
+def faircfint_folds(
+    group: Integers,
+    n_folds: int,
+    at: Arrangement,
+    rng: np.random.Generator,
+    drawn: Integers | None = None,
+) -> NDArray[np.intp]:
+    """Fold of each row as the R package deals them: at random within each group, from 0 on.
+
+    So the first fold is the largest.
+
+    Parameters
+    ----------
+    group : (n,) array of int
+    n_folds : int
+    at : Arrangement
+        In whose order random numbers are dealt.
+    rng : Generator
+    drawn : (m,) array of int, optional
+        Rows that are dealt; the others are in fold 0. All by default.
+
+    Returns
+    -------
+    (n,) array of int
+    """
+    n = len(group)
+    chance = at.put_back(rng.random(n))
+    rows = np.arange(n) if drawn is None else np.asarray(drawn, dtype=np.intp)
+    order = rows[np.lexsort([chance[rows], group[rows]])]
+    sizes = np.bincount(group[rows])
+    within = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    folds = np.zeros(n, dtype=np.intp)
+    folds[order] = within % n_folds
+    return folds

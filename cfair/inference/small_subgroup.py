@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -16,6 +16,7 @@ from cfair.inference.replicates import RatePart, draws_from_cells
 from cfair.inference.rows import Rows
 from cfair.nuisance.binary import BinaryModel
 from cfair.nuisance.borrowing import choose_alpha, mixed
+from cfair.nuisance.crossfit import Folds
 from cfair.nuisance.membership import MembershipModel
 
 Array = NDArray[np.float64]
@@ -174,6 +175,30 @@ class SmallSubgroupModels:
         return sums, alpha, p_group
 
     # -- replicates -----------------------------------------------------------------------------
+
+    def with_folds(self, codes: NDArray[np.intp]) -> SmallSubgroupModels:
+        """The same models with other folds, where they have any, for replicates to be dealt anew.
+
+        Parameters
+        ----------
+        codes : (n,) array of int
+            Fold of each row, from 0.
+
+        Returns
+        -------
+        SmallSubgroupModels
+        """
+        folds = Folds(codes, int(codes.max()) + 1, drawn=False)
+        outcome, with_call = (
+            model if model.folds is None else replace(model, folds=folds)
+            for model in (self.outcome, self.outcome_with_call)
+        )
+        return replace(
+            self,
+            membership=replace(self.membership, folds=folds),
+            outcome=outcome,
+            outcome_with_call=with_call,
+        )
 
     def under_counts(self, counts: Array) -> RatePart:
         """Fit and estimate with every row counted so many times.

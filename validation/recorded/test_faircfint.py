@@ -482,7 +482,7 @@ def test_replicates(file, key, tolerance):
 def test_own_draws_take_as_many_rows():
     """Sizes of the strata, by the module's own draws."""
     from cfair.estimators.confusion import cell_codes
-    from cfair.faircfint.drawing import subsamples
+    from cfair.faircfint.parity import subsamples
     from cfair.inference.rows import Rows
 
     c = replicated().cohort

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from cfair.errors import DataError
-from cfair.options import check_count, check_option
+from cfair.nuisance.learners import Learner, require_sklearn
+from cfair.options import check_option
 
 ESTIMATORS: tuple[str, ...] = ("standard", "small_internal", "small_borrow")
+METHODS: tuple[str, ...] = ("multinomial", "neural_net")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _FOREST = (
     "the R package accepts it and then stops. Use {}, or compat=False, where it is a random forest "
@@ -20,16 +22,15 @@ _FOREST = (
 )
 
 
+def names_of(value: Any) -> tuple[str, ...]:
+    """Names of columns as a tuple; none for None."""
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, str) else tuple(str(name) for name in value)
+
+
 def right_side(columns: Sequence[str]) -> str:
     """Main effects of columns as the right side of a formula.
-
-    Parameters
-    ----------
-    columns : sequence of str
-
-    Returns
-    -------
-    str
 
     Examples
     --------
@@ -39,25 +40,53 @@ def right_side(columns: Sequence[str]) -> str:
     return " + ".join(name if _PLAIN.match(name) else f"`{name}`" for name in columns)
 
 
-def names_of(value: Any) -> tuple[str, ...]:
-    """Names of columns as a tuple; none for None.
+# -- models of scikit-learn -----------------------------------------------------------------------
 
-    Parameters
-    ----------
-    value : str, sequence of str or None
 
-    Returns
-    -------
-    tuple of str
+def network(hidden: int, max_iter: int, seed: int | None) -> Any:
+    """A network with one hidden layer, as near to that of the R package as scikit-learn goes.
+
+    R's ``nnet`` starts its weights in +-0.7, penalises those of the biases too, and draws by R. Its
+    decay of 1 is an alpha of 2 here, since scikit-learn halves the penalty.
     """
-    if value is None:
-        return ()
-    return (value,) if isinstance(value, str) else tuple(str(name) for name in value)
+    require_sklearn()
+    from sklearn.neural_network import MLPClassifier
+
+    return MLPClassifier(
+        hidden_layer_sizes=(hidden,),
+        activation="logistic",
+        solver="lbfgs",
+        alpha=2.0,
+        max_iter=max_iter,
+        max_fun=10 * max_iter,
+        random_state=seed,
+    )
+
+
+def _network_learner(hidden: int, columns: Sequence[str]) -> Learner:
+    """A network that standardises its columns first; its seed is that of the analysis."""
+    found = network(hidden, 3000, None)
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    return Learner(make_pipeline(StandardScaler(), found), columns=list(columns))
+
+
+def _forest_learner(columns: Sequence[str], seed: int | None) -> Learner:
+    """A random forest of 2000 trees, each split among all columns."""
+    require_sklearn()
+    from sklearn.ensemble import RandomForestClassifier
+
+    forest = RandomForestClassifier(n_estimators=2000, max_features=None, random_state=seed)
+    return Learner(forest, columns=list(columns))
+
+
+# -- options --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """The arguments of an analysis, checked; see `cfair.faircfint.analysis_estimation`."""
+    """The arguments of an analysis; see `cfair.faircfint.analysis_estimation`."""
 
     cutoff: Any
     estimator_type: str
@@ -89,19 +118,9 @@ class Settings:
         return self.estimator_type != "standard"
 
     @property
-    def borrows(self) -> bool:
-        """Whether external data take part."""
-        return self.estimator_type == "small_borrow"
-
-    @property
-    def permutes(self) -> bool:
-        """Whether there is a permutation null."""
-        return self.n_null > 0
-
-    @property
-    def bootstraps(self) -> bool:
-        """Whether there is a bootstrap."""
-        return self.n_boot > 0
+    def replicated(self) -> bool:
+        """Whether there are replicates."""
+        return self.n_null > 0 or self.n_boot > 0
 
     @property
     def xvars(self) -> dict[str, tuple[str, ...]]:
@@ -118,57 +137,50 @@ class Settings:
 
     @property
     def propensity(self) -> Any:
-        """The model that was given, or that of main effects."""
-        return self.own_propensity if self.pi_model is None else self.pi_model
+        """The model that was given, a forest, or main effects."""
+        if self.pi_model is not None:
+            return self.pi_model
+        if self.pi_model_type == "rf":
+            return _forest_learner(self.pi_xvars, self.pi_model_seed)
+        return self.own_propensity
 
     @property
     def outcome(self) -> Any:
-        """The outcome model of small groups: a formula, or a network."""
+        """The outcome model of small groups."""
         if self.outcome_model_type == "glm":
             return f"~ {right_side(self.outcome_xvars)}"
-        from cfair.faircfint.learning import forest_learner, network_learner
-
         if self.outcome_model_type == "rf":
-            return forest_learner(self.outcome_xvars, None)
-        return network_learner("outcome", self.outcome_xvars)
+            return _forest_learner(self.outcome_xvars, None)
+        return _network_learner(100, self.outcome_xvars)
 
     @property
     def membership(self) -> Any:
-        """The membership model of small groups: a formula, or a network."""
+        """The membership model of small groups."""
         if self.fit_method_int == "multinomial":
             return f"~ {right_side(self.pa_xvars_int)}"
-        from cfair.faircfint.learning import network_learner
-
-        return network_learner("membership", self.pa_xvars_int)
+        return _network_learner(50, self.pa_xvars_int)
 
     def check(self) -> None:
-        """Refuse options that are not allowed, or that stop the R package.
-
-        Raises
-        ------
-        ValueError, DataError
-        """
+        """Refuse options that are not allowed, or that stop the R package."""
         check_option("estimator_type", self.estimator_type, ESTIMATORS)
         check_option("pi_model_type", self.pi_model_type, ("glm", "rf"))
         check_option("outcome_model_type", self.outcome_model_type, ("glm", "neural_net", "rf"))
-        check_option("fit_method_int", self.fit_method_int, ("multinomial", "neural_net"))
+        check_option("fit_method_int", self.fit_method_int, METHODS)
         check_option("borrow_metric", self.borrow_metric, ("brier", "auc"))
-        if not self.pi_xvars and (
-            self.pi_model is None or (self.compat and (self.permutes or self.bootstraps))
-        ):
+        if not self.compat and (self.null_folds is not None or self.boot_folds is not None):
+            raise DataError("null_folds and boot_folds need compat=True: else folds are kept.")
+        if not self.pi_xvars and self.pi_model is None:
+            raise DataError("pi_xvars must name the covariates of the propensity model.")
+        if not self.pi_xvars and self.compat and self.replicated:
             raise DataError(
-                "pi_xvars must name the covariates of the propensity model"
-                + (
-                    ", which replicates refit from them whatever pi_model is (compat=True)."
-                    if self.pi_model is not None
-                    else "."
-                )
+                "pi_xvars must name the covariates of the propensity model, which replicates refit "
+                "from them whatever pi_model is (compat=True)."
             )
         if self.compat and self.pi_model_type == "rf":
             raise DataError(f'pi_model_type="rf": {_FOREST.format(repr("glm"))}')
         if self.small:
             self._check_small()
-        if self.bootstraps and self.compat and self.resamples is None:
+        if self.n_boot and self.compat and self.resamples is None:
             self._check_m_factor()
 
     def _check_small(self) -> None:
@@ -179,11 +191,8 @@ class Settings:
                 )
         if self.compat and self.outcome_model_type == "rf":
             raise DataError(f'outcome_model_type="rf": {_FOREST.format("glm or neural_net")}')
-        if self.folds is None and (
-            isinstance(self.nfolds, bool)
-            or not isinstance(self.nfolds, (int, np.integer))
-            or self.nfolds < 2
-        ):
+        whole = isinstance(self.nfolds, (int, np.integer)) and not isinstance(self.nfolds, bool)
+        if self.folds is None and (not whole or self.nfolds < 2):
             raise DataError(
                 f"nfolds must be a whole number of at least 2, such as 5, not {self.nfolds!r}: "
                 "membership is predicted by a model that has not seen the row."
@@ -201,22 +210,3 @@ class Settings:
                 f"m_factor must lie between 0 and 1, such as 0.75, not {self.m_factor!r}: "
                 f"n^m_factor rows are drawn.{more} For as many rows as there are use compat=False."
             )
-
-
-def count_of(value: Any, name: str, wanted: bool, given: Any) -> int:
-    """Number of replicates: that of the rows given, or as asked for.
-
-    Parameters
-    ----------
-    value : int
-    name : str
-    wanted : bool
-    given : sequence or None
-
-    Returns
-    -------
-    int
-    """
-    if given is not None:
-        return len(given)
-    return check_count(value, name) if wanted else 0
