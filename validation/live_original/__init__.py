@@ -1,0 +1,1 @@
+"""cfair.faircfint against the original as it runs."""
