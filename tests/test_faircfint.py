@@ -768,3 +768,13 @@ def test_importing_it_loads_no_heavy_library():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() in ("[]", "['patsy']")
+
+
+def test_a_result_fitted_to_numeric_attributes_predicts_as_it_was_fitted():
+    smf = pytest.importorskip("statsmodels.formula.api")
+    data = table()
+    data["A1"] = pd.factorize(data["A1"])[0] + 1
+    fit = smf.logit("D ~ A1 + S_prob", data).fit(disp=False)
+    found = run(data, pi_model=fit)
+    given_ = run(data, pi_model=np.asarray(fit.predict(data)))
+    pd.testing.assert_series_equal(found.defs, given_.defs)

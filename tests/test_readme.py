@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 
 import matplotlib
@@ -43,6 +44,28 @@ def test_the_other_estimators_run(script):
     pytest.importorskip("sklearn")
     wanted = next(code for code in blocks("python") if "small_subgroups" in code)
     exec(compile(wanted, "README.md", "exec"), dict(script))
+
+
+def test_the_script_from_r_runs_with_the_arguments_it_has_in_r():
+    import cfair
+
+    in_r = next(code for code in blocks("r") if "analysis_estimation" in code)
+    ported = next(code for code in blocks("python") if "analysis_estimation" in code)
+    columns = {"sex": "A1", "race": "A2", "readmitted": "Y", "treated": "D", "risk": "S_prob"}
+    names: dict = {"cohort": cfair.load_cohort().rename(columns=columns).drop(columns="bmi")}
+    with warnings.catch_warnings():  # of small groups, whose rates are 0 in some subsamples
+        warnings.simplefilter("ignore", cfair.errors.SmallGroupWarning)
+        exec(compile(ported, "README.md", "exec"), names)
+    assert names["result"].defs.filter(like="cfpr_").notna().all()
+    assert len(names["result"].boot_out) == len(names["result"].table_null) == 500
+    assert names["plots"].cfpr.axes
+
+    def arguments(code, function):
+        call = code[code.index(f"{function}(") :].split("\n)" if function[0] == "a" else "\n")[0]
+        return re.findall(r"(\w+) ?=", call)
+
+    for function in ("analysis_estimation", "get_plots"):
+        assert arguments(in_r, function) == arguments(ported, function)
 
 
 def test_both_commands_stand_behind_their_marks():

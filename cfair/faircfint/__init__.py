@@ -71,14 +71,15 @@ scores beyond 0 and 1  cut at the cutoff, with  refused
 ..                     a warning
 ====================== ======================== ========================= =========================
 
-The same in both, other than in R: models are fitted to the maximum of the likelihood, which R's
-``multinom`` misses by up to 2e-5 in a rate (1e-4 in a replicate). Networks are those of
-scikit-learn. A replicate that would stop R, such as one without a group, is undefined and counted;
-a constant covariate of membership, at which R stops, is left out with a note. Intervals take at
-least 40 replicates. There is a seed. In the null of borrowing, external probabilities keep their
-relation to the covariates, as in R, and alpha is chosen anew: .15 to .28 in the null and .38 to 1
-in subsamples, where the estimate has .19. Figures show the summaries of small groups too, whatever
-the labels are, and of two groups, at which R stops.
+The same in both, other than in R: an attribute that holds numbers is a factor in a formula, where
+R's ``glm`` takes the numbers (a fitted result is used as it was fitted). Models are fitted to the
+maximum of the likelihood, which R's ``multinom`` misses by up to 2e-5 in a rate (1e-4 in a
+replicate). Networks are those of scikit-learn. A replicate that would stop R, such as one without a
+group, is undefined and counted; a constant covariate of membership, at which R stops, is left out
+with a note. Intervals take at least 40 replicates. There is a seed. In the null of borrowing,
+external probabilities keep their relation to the covariates, as in R, and alpha is chosen anew: .15
+to .28 in the null and .38 to 1 in subsamples, where the estimate has .19. Figures show the
+summaries of small groups too, whatever the labels are, and of two groups, at which R stops.
 """
 
 from __future__ import annotations

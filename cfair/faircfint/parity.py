@@ -71,6 +71,11 @@ def estimate_as_r(data: Any, s: Settings, external: ExternalModel | None) -> Ana
     if s.pi_model is not None and np.ndim(s.pi_model) == 1 and not isinstance(s.pi_model, str):
         of_table = table.table.align(s.pi_model, "pi_model")
         s = replace(s, pi_model=of_table.iloc[table.rows])
+    elif hasattr(s.pi_model, "predict"):
+        # fitted to the attributes as they came, numbers perhaps; in the cohort they are labels
+        as_they_came = table.table.read(table.table.names).iloc[table.rows]
+        if any(as_they_came[a].dtype.kind in "iufb" for a in ("A1", "A2")):
+            s = replace(s, pi_model=np.asarray(s.pi_model.predict(as_they_came)))
     given = check_replicates(
         n_boot=s.n_boot,
         n_perm=s.n_null,

@@ -56,8 +56,8 @@ def u_values(observed: Array, null: Array, delta: float | Array = 0.1) -> Share:
 
     A u-value is no p-value and no probability of unfairness: large values speak for a disparity
     beyond delta. Under exact fairness the u-value of the maximum exceeds 0.5 in about a fifth of
-    data sets of 1000 rows. `delta` is on the scale of the statistic: 0.1 can never be exceeded by
-    the variance of the differences.
+    data sets of 1000 rows. `delta` is on the scale of the statistic: the variance of the
+    differences exceeds 0.1 only where rates are about 0.6 apart.
 
     Parameters
     ----------
