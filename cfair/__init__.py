@@ -13,26 +13,38 @@ from typing import TYPE_CHECKING, Any
 from cfair._version import __version__
 
 if TYPE_CHECKING:
+    from cfair.analyses.representation import representation_of
     from cfair.audit import Audit
     from cfair.datasets import load_cohort, simulate_cohort, true_disparities, true_rates
+    from cfair.metrics.segmentation import segmentation_gaps
+    from cfair.metrics.superadditivity import intersectional_gap
     from cfair.nuisance.learners import Learner
+    from cfair.workflow import fit_and_audit
 
 # Heavy parts are imported when they are used, so that `import cfair` costs next to nothing.
 _WHERE = {
     "Audit": "cfair.audit",
     "Learner": "cfair.nuisance.learners",
+    "fit_and_audit": "cfair.workflow",
+    "intersectional_gap": "cfair.metrics.superadditivity",
     "load_cohort": "cfair.datasets",
+    "representation_of": "cfair.analyses.representation",
+    "segmentation_gaps": "cfair.metrics.segmentation",
     "simulate_cohort": "cfair.datasets",
     "true_disparities": "cfair.datasets",
     "true_rates": "cfair.datasets",
 }
-_ROOMS = ("datasets", "errors", "estimators", "faircfint", "plotting")
+_ROOMS = ("datasets", "errors", "estimators", "faircfint", "metrics", "plotting")
 
 __all__ = [
     "Audit",
     "Learner",
     "__version__",
+    "fit_and_audit",
+    "intersectional_gap",
     "load_cohort",
+    "representation_of",
+    "segmentation_gaps",
     "simulate_cohort",
     "true_disparities",
     "true_rates",

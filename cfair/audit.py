@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
     from cfair.results.counterfactual import CounterfactualResult
     from cfair.results.group_intervention import GroupInterventionResult
+    from cfair.results.interaction import InteractionResult
     from cfair.results.observed import ObservedResult
+    from cfair.results.performance import PerformanceResult
+    from cfair.results.representation import RepresentationResult
     from cfair.results.small_subgroups import SmallSubgroupResult
 
 
@@ -183,6 +186,236 @@ class Audit:
             interval=interval,
             aggregate_interval=aggregate_interval,
         )
+
+    def performance(
+        self,
+        *,
+        level: float = 0.95,
+        bins: int = 10,
+        bin_range: str = "unit",
+        rule: str = ">=",
+        clip: float | None = None,
+        aggregate_interval: str = "tie-aware",
+    ) -> PerformanceResult:
+        """Quality of the score by intersectional group, by attribute and overall.
+
+        AUC, Brier score, log loss, prevalence, mean score (of all, of events and of non-events,
+        whose equality is class balance), O/E ratio, calibration in the large,
+        calibration intercept and slope, expected calibration error (as it is and debiased), and
+        accuracy and F1 at the cutoff and at the threshold of highest F1; with intervals, gaps,
+        contrasts and tests; ROC, calibration and decision curves. Sampling weights and clusters are
+        respected throughout.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            Confidence level.
+        bins : int, default 10
+            Bins of the calibration error. It is larger by chance in a small group:
+            ``expected_if_calibrated`` says what a perfect score would show there.
+        bin_range : {"unit", "group", "quantile"}, default "unit"
+            Bins of equal width over [0, 1]; of equal width over the range of the group's own
+            scores, closed at the right, as in FairMedFM; or at the group's own quantiles.
+        rule : {">=", ">"}, default ">="
+            On which side of the cutoff, and of the best-F1 threshold, a score equal to it falls.
+            The threshold itself is the one at which ``score >= threshold`` does best. FairMedFM
+            applies it with ">".
+        clip : float, optional
+            Scores are moved into ``[clip, 1 - clip]`` before their logit is taken. By default none
+            is, and a group with a score of exactly 0 or 1 has no calibration slope.
+        aggregate_interval : {"tie-aware", "projection"}, default "tie-aware"
+            Interval of average and maximum difference.
+
+        Returns
+        -------
+        PerformanceResult
+
+        Raises
+        ------
+        DataError
+            If no score was declared.
+        ValueError
+            For an option that is not allowed.
+
+        References
+        ----------
+        DeLong ER, DeLong DM, Clarke-Pearson DL (1988). Comparing the areas under two or more
+        correlated receiver operating characteristic curves: a nonparametric approach. Biometrics
+        44, 837-845.
+
+        Van Calster B et al. (2016). A calibration hierarchy for risk models was defined: from
+        utopia to empirical data. Journal of Clinical Epidemiology 74, 167-176.
+
+        Examples
+        --------
+        >>> import cfair
+        >>> audit = cfair.Audit(
+        ...     cfair.load_cohort(), outcome="readmitted", score="risk", cutoff=0.5, groups="sex"
+        ... )
+        >>> rates = audit.performance().rates.set_index(["metric", "group"])
+        >>> rates.loc["auc", ["n", "events", "estimate", "ci_low", "ci_high"]].round(3)
+                  n  events  estimate  ci_low  ci_high
+        group
+        F      2670     626     0.658   0.632    0.683
+        M      2330     461     0.681   0.652    0.709
+        """
+        from cfair.analyses.performance import performance
+
+        return performance(
+            self.cohort(),
+            level=level,
+            bins=bins,
+            bin_range=bin_range,
+            rule=rule,
+            clip=clip,
+            aggregate_interval=aggregate_interval,
+        )
+
+    def interaction(
+        self,
+        metrics: str | Sequence[str] = ("selection_rate", "tpr", "fpr", "ppv"),
+        *,
+        attributes: Sequence[str] | None = None,
+        levels: Mapping[str, Any] | None = None,
+        reference: str | Mapping[str, Any] = "largest",
+        adjust: str | None = "holm",
+        level: float = 0.95,
+    ) -> InteractionResult:
+        """Whether the effects of two attributes on a rate add up, for pairs of levels.
+
+        For every pair of attributes (others summed over) and pair of levels: the four rates, the
+        gap of both to neither, the marginal gaps, the flag "superadditive" of Fair Code, and the
+        interaction contrast r11 - r10 - r01 + r00 with interval and p-value. The flag compares
+        point estimates and fires on noise; the print says where the two disagree.
+
+        Which side is at a disadvantage is not said here: 1 is the level, 0 its reference. To
+        exchange them turns the sign of the contrast, and may turn the flag.
+
+        Parameters
+        ----------
+        metrics : str or sequence of str, default ("selection_rate", "tpr", "fpr", "ppv")
+            Any observed rates.
+        attributes : sequence of str, optional
+            Two or more; all by default.
+        levels : mapping of attribute to level or levels, optional
+            The levels in question; all but the reference by default.
+        reference : {"largest", "rest", "pairs"} or mapping, default "largest"
+            What a level is compared with: the attribute's most frequent level; all others together,
+            as Fair Code does; each other level in turn; or a level for each attribute named, the
+            most frequent one for the others. With a single level as reference, rows at other levels
+            take no part, in the marginal gaps either.
+        adjust : str or None, default "holm"
+            How p-values are adjusted over all contrasts of the call, by statsmodels'
+            ``multipletests``.
+        level : float, default 0.95
+            Confidence level.
+
+        Returns
+        -------
+        InteractionResult
+            With frames ``contrasts`` and ``disagreements``, and ``plot()``.
+
+        Raises
+        ------
+        DataError
+            If there are fewer than two attributes, or no such attribute or level.
+        ValueError
+            For an option that is not allowed.
+
+        References
+        ----------
+        Rothman KJ, Greenland S, Walker AM (1980). Concepts of interaction. American Journal of
+        Epidemiology 112, 467-470.
+
+        Zou GY, Huang W, Zhang X (2009). A note on confidence interval estimation for a linear
+        function of binomial proportions. Computational Statistics & Data Analysis 53, 1080-1085.
+
+        Examples
+        --------
+        >>> import cfair
+        >>> audit = cfair.Audit(
+        ...     cfair.load_cohort(), outcome="readmitted", score="risk", cutoff=0.5,
+        ...     groups=["sex", "race"],
+        ... )
+        >>> result = audit.interaction("fpr")
+        >>> result.contrasts[["level_a", "level_b", "contrast", "ci_low", "ci_high"]].round(3)
+          level_a level_b  contrast  ci_low  ci_high
+        0       M   Black    -0.006  -0.075    0.064
+        1       M   Other     0.020  -0.067    0.107
+        """
+        from cfair.analyses.interaction import interaction
+
+        return interaction(
+            self._counts(),
+            metrics=metrics,
+            attributes=attributes,
+            levels=levels,
+            reference=reference,
+            adjust=adjust,
+            level=level,
+        )
+
+    def representation(
+        self,
+        *,
+        floor: float = 0.01,
+        min_count: int = 100,
+        disclosure: Sequence[int] = (20, 11),
+        rate: float = 0.2,
+        level: float = 0.95,
+        denominator: str = "known",
+    ) -> RepresentationResult:
+        """Who is in the data: counts and shares of groups and attributes, and what is too small.
+
+        Every intersection is listed, the empty ones too, with events and non-events, and with the
+        rows that it would have if the attributes were independent. For a table without outcome and
+        score there is `cfair.representation_of`.
+
+        Parameters
+        ----------
+        floor : float, default 0.01
+            A cell with a smaller share is below the floor.
+        min_count : int, default 100
+            Rates of a cell with fewer rows are not to be relied on.
+        disclosure : sequence of int, default (20, 11)
+            Numbers of rows below which publishers suppress a cell.
+        rate : float, default 0.2
+            The rate whose Wilson interval has the ``width`` given for each cell.
+        level : float, default 0.95
+            Confidence level.
+        denominator : {"known", "all"}, default "known"
+            Shares of cells are of the rows used; or of all rows of the table, those with missing
+            values included, as in Fair Code.
+
+        Returns
+        -------
+        RepresentationResult
+            With frames ``cells``, ``levels``, ``attributes``, ``associations``, and ``plot()``.
+
+        Raises
+        ------
+        ValueError
+            For an option that is not allowed.
+
+        Examples
+        --------
+        >>> import cfair
+        >>> audit = cfair.Audit(
+        ...     cfair.load_cohort(), outcome="readmitted", score="risk", cutoff=0.5,
+        ...     groups=["sex", "race"],
+        ... )
+        >>> cells = audit.representation().cells
+        >>> cells[["group", "n", "share", "expected", "events"]].round(2).head(3)
+               group     n  share  expected  events
+        0  F & Black   719   0.14    676.58     219
+        1  F & Other   293   0.06    296.90      74
+        2  F & White  1658   0.33   1696.52     333
+        """
+        from cfair.analyses.representation import representation
+        from cfair.metrics.representation import check_thresholds
+
+        thresholds = check_thresholds(floor, min_count, disclosure, rate, level, denominator)
+        return representation(self._counts(), thresholds)
 
     def counterfactual(
         self,

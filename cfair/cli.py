@@ -1,4 +1,4 @@
-"""The command line: ``cfair example`` and ``cfair audit``."""
+"""The command line: ``cfair example``, ``cfair audit`` and ``cfair representation``."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from cfair.results.rates import RatesResult
+    from cfair.results.representation import RepresentationResult
 
 _OPTIONS = (
     "outcome_event", "treatment_event", "outcome", "score", "cutoff", "prediction", "groups",
@@ -33,6 +34,7 @@ the error rates had nobody been treated.
 
   cfair example                            the whole of it on a simulated cohort that ships along
   cfair audit FILE --outcome .. --groups ..  the same on your own table
+  cfair representation FILE --cross sex,race who is in a table, and which groups are too small
 """
 
 
@@ -106,7 +108,102 @@ def _parser() -> argparse.ArgumentParser:
     audit.add_argument("--out", type=Path, metavar="DIR", help="folder for tables and plots")
     _add_inference(audit, n_boot=0, n_perm=0, seed=0)
     audit.set_defaults(run=_audit)
+
+    who = commands.add_parser(
+        "representation", help="who is in a table: counts and shares of groups, no outcome needed"
+    )
+    who.add_argument("file", type=Path, metavar="FILE", help="a row is a patient")
+    _add_representation(who)
+    who.set_defaults(run=_representation)
     return parser
+
+
+def _add_representation(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--cross", nargs="+", required=True, metavar="COLUMN",
+        help="attributes to be crossed, one or more, with blanks or commas between",
+    )  # fmt: skip
+    for name in ("outcome", "outcome-event", "na"):
+        text, settings = _ROLES[name]
+        parser.add_argument(f"--{name}", help=text, **{**settings, "required": False})
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for tables, json and plot")
+    numbers: dict[str, tuple[Any, str]] = {
+        "floor": (0.01, "share below which a cell is named"),
+        "min-count": (100, "rows below which rates are not to be relied on"),
+        "rate": (0.2, "the rate whose interval shows what a cell can say"),
+        "level": (0.95, "confidence level of the intervals"),
+    }
+    for name, (default, text) in numbers.items():
+        parser.add_argument(
+            f"--{name}", type=type(default), default=default, metavar="NUMBER",
+            help=f"{text} (default: {default})",
+        )  # fmt: skip
+    parser.add_argument(
+        "--disclosure", type=int, nargs="+", default=[20, 11], metavar="ROWS",
+        help="rows below which a cell may disclose who somebody is (default: 20 11)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--denominator", choices=("known", "all"), default="known",
+        help="shares of the rows that have all attributes, or of all rows (default: known)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--missing", choices=("drop", "level", "raise"), default="drop",
+        help="rows that miss an attribute: in no cell but counted, a level, or refused "
+        "(default: drop)",
+    )  # fmt: skip
+
+
+def _representation(arguments: argparse.Namespace) -> None:
+    """Print who is in a table, and write tables, json and plot if a folder is given."""
+    from cfair.analyses.representation import representation_of
+
+    parts = [part.strip() for name in arguments.cross for part in name.split(",")]
+    table = read_table(
+        arguments.file, arguments.na, text=list(dict.fromkeys([*arguments.cross, *parts]))
+    )
+    cross = [
+        name
+        for given in arguments.cross
+        for name in ([given] if given in table.columns else map(str.strip, given.split(",")))
+        if name
+    ]
+    _ask_about_na(table, [*cross, arguments.outcome], arguments.na)
+    result = representation_of(
+        table,
+        cross,
+        outcome=arguments.outcome,
+        outcome_event=_value(table, arguments.outcome, arguments.outcome_event),
+        missing=arguments.missing,
+        floor=arguments.floor,
+        min_count=arguments.min_count,
+        disclosure=arguments.disclosure,
+        rate=arguments.rate,
+        level=arguments.level,
+        denominator=arguments.denominator,
+    )
+    print(result)
+    if arguments.out is None:
+        return
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    written = _write_representation(arguments.out, result)
+    print(f"\n{len(written)} files in {arguments.out}/:")
+    print("  " + "\n  ".join(written))
+
+
+def _write_representation(folder: Path, result: RepresentationResult) -> list[str]:
+    from matplotlib import pyplot
+
+    (folder / "representation.txt").write_text(f"{result}\n", encoding="utf-8")
+    (folder / "representation.json").write_text(f"{result.to_json()}\n", encoding="utf-8")
+    tables = ("cells", "levels", "attributes", "associations")
+    for name in tables:
+        frame = getattr(result, name)
+        frame.to_csv(folder / f"representation_{name}.csv", index=False)
+    ax = result.plot()
+    ax.figure.savefig(folder / "representation.png", dpi=150, bbox_inches="tight")
+    pyplot.close(ax.figure)
+    names = [f"representation_{name}.csv" for name in tables]
+    return ["representation.txt", "representation.json", *names, "representation.png"]
 
 
 _ROLES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -226,11 +323,16 @@ def _audit(arguments: argparse.Namespace) -> None:
 def _refuse_bare_na(table: pd.DataFrame, arguments: argparse.Namespace) -> None:
     """Ask what NA means: R writes it for a missing value, but it may be a label."""
     roles = [arguments.outcome, arguments.score, arguments.prediction, arguments.cluster]
-    roles.append(arguments.weights)
+    roles += [arguments.weights, *arguments.groups]
     formula = f"{arguments.propensity or ''} {arguments.outcome_model or ''}"
+    in_formula = [name for name in table.columns if str(name) in formula]
+    _ask_about_na(table, [*roles, *in_formula], arguments.na)
+
+
+def _ask_about_na(table: pd.DataFrame, used: Sequence[Any], missing: Sequence[str]) -> None:
+    """Refuse the text NA in a column that is used, unless it was said what is missing."""
     for name in table.columns:
-        used = name in roles or name in arguments.groups or str(name) in formula
-        if not used or arguments.na or _is_numeric(table[name]):
+        if name not in used or missing or _is_numeric(table[name]):
             continue
         n = int((table[name] == "NA").sum())
         if n:

@@ -308,7 +308,8 @@ def _select_rows(declared: Declared, others: dict[str, NDArray[np.bool_]]) -> _R
     if declared.weights is not None:
         check_some_weight(declared.weights.name, declared.weights.values[keep])
         carry, which = keep & (declared.weights.values > 0), "rows of weight above 0"
-    for role, column in (("outcome", declared.outcome), ("treatment", declared.treatment)):
+    outcome = declared.outcome if declared.roles.both_outcomes else None
+    for role, column in (("outcome", outcome), ("treatment", declared.treatment)):
         if column is not None:
             _check_both_values(declared, column, role, carry, which)
     by_group = _dropped_by_group(declared, keep)
@@ -316,6 +317,8 @@ def _select_rows(declared: Declared, others: dict[str, NDArray[np.bool_]]) -> _R
 
 
 def _groups(declared: Declared, rows: NDArray[np.bool_]) -> Groups:
+    if rows.all():
+        return cross(declared.attributes, declared.repeats)
     repeats = None if declared.repeats is None else declared.repeats[rows]
     return cross([attribute.take(rows) for attribute in declared.attributes], repeats)
 

@@ -277,6 +277,28 @@ class Groups:
             f"{show_some([repr(name) for name in self.names], 20)}."
         )
 
+    def level_position(self, k: int, level: Any) -> int:
+        """Position of a level of the k-th attribute, given as itself or as it is shown.
+
+        Parameters
+        ----------
+        k : int
+        level : object
+
+        Raises
+        ------
+        DataError
+            If the attribute has no such level.
+        """
+        names = self.level_names[k]
+        found = _position_of(level, self.levels[k], names)
+        if found is None:
+            raise DataError(
+                f"{level!r} is no level of {self.attributes[k]!r}. Its levels are "
+                f"{show_some([repr(name) for name in names], 12)}."
+            )
+        return found
+
 
 def make_groups(
     columns: Mapping[str, Any] | pd.DataFrame, *, missing_level: bool = False

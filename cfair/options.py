@@ -47,7 +47,7 @@ def check_level(level: Any) -> float:
     ValueError
         If it is not between 0 and 1.
     """
-    number = isinstance(level, (int, float, np.number)) and not isinstance(level, bool)
+    number = is_number(level)
     if not number or not 0 < level < 1:
         raise ValueError(
             f"level must be a confidence level between 0 and 1, such as 0.95, not {level!r}."
@@ -79,3 +79,8 @@ def check_count(value: Any, name: str) -> int:
     if not whole or value < 0:
         raise ValueError(f"{name} must be a whole number >= 1 (or None for none), not {value!r}.")
     return int(value)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a real number; True and False are none."""
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)

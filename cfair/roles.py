@@ -58,6 +58,8 @@ class Roles:
         Groups with fewer rows are named in a warning, or dropped.
     small_groups : {"warn", "drop"}
         What happens to groups below `min_group_size`.
+    both_outcomes : bool
+        Whether an outcome with one value is refused.
     """
 
     outcome: Any = None
@@ -73,6 +75,7 @@ class Roles:
     missing: str = "raise"
     min_group_size: int | None = None
     small_groups: str = "warn"
+    both_outcomes: bool = True
 
     def __post_init__(self) -> None:
         check_option("missing", self.missing, ("raise", "drop", "level"))

@@ -33,6 +33,7 @@ LAYERS = [
     ["datasets"],
     ["analyses"],
     ["audit"],
+    ["workflow"],
     ["faircfint"],
     ["cli"],
     ["__main__"],
@@ -175,6 +176,12 @@ def test_a_full_run_leaves_no_trace_in_global_state():
     done = subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "unchanged" in done.stdout
+
+
+def test_rooms_are_there_after_import_cfair():
+    code = "import cfair; print(cfair.metrics.auc([0, 1], [0.2, 0.6]))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "1.0"
 
 
 def test_public_names_exist():

@@ -485,7 +485,7 @@ def test_a_result_prints_and_says_what_was_done(case):
     result = audit(with_more(n), groups).observed()
     text = str(result)
     for part in ("Observed rates", f"{n:,} rows", "none dropped", "s >= 0.5", "95%", "Wilson",
-                 "equal rates?", "average", "if equal", "largest gap", "flagged",
+                 "equal rates?", "average", "if equal", "widest gap", "flagged",
                  "selection rate", *groups):  # fmt: skip
         assert part in text
     if result.cohort.groups.n_groups > 40:

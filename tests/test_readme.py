@@ -40,6 +40,16 @@ def test_the_printed_output_is_that_of_the_script(script):
     assert fixed(shown) == fixed(printed)
 
 
+def test_the_observed_family_runs(script, tmp_path, monkeypatch):
+    pytest.importorskip("sklearn")
+    monkeypatch.chdir(tmp_path)
+    wanted = next(code for code in blocks("python") if "audit.performance()" in code)
+    names = dict(script)
+    exec(compile(wanted, "README.md", "exec"), names)
+    assert (tmp_path / "plots" / "gaps.png").exists()
+    assert names["fitted"].rates["estimate"].notna().any()
+
+
 def test_the_other_estimators_run(script):
     pytest.importorskip("sklearn")
     wanted = next(code for code in blocks("python") if "small_subgroups" in code)

@@ -12,7 +12,7 @@ import pytest
 from validation.ledger import SECTIONS
 
 # Scripts that are run by hand; their tables are committed.
-collect_ignore = ["coverage.py", "benchmark.py"]
+collect_ignore = ["coverage.py", "benchmark.py", "benchmark_observed.py"]
 
 
 def pytest_terminal_summary(terminalreporter) -> None:

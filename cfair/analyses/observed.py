@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 
 from cfair.cohort import Cohort
 from cfair.errors import DataError
-from cfair.estimators.confusion import RATE_CELLS, RATES, confusion_counts, observed_rates
+from cfair.estimators.confusion import (
+    LABELS,
+    RATE_CELLS,
+    RATES,
+    confusion_counts,
+    denominators,
+    observed_rates,
+)
 from cfair.inference.aggregate import AGGREGATE_INTERVALS
 from cfair.inference.contributions import TreatmentModel
 from cfair.inference.estimates import RateEstimates
@@ -28,23 +35,6 @@ from cfair.results.observed import METHODS, PRINTED, ObservedResult
 from cfair.results.rates import MetricRows
 
 Array = NDArray[np.float64]
-
-#: What the rates are called in print, and what is missing when they are undefined.
-LABELS: dict[str, tuple[str, str]] = {
-    "prevalence": ("prevalence", "no rows"),
-    "selection_rate": ("selection rate", "no rows"),
-    "tpr": ("TPR", "no events"),
-    "fpr": ("FPR", "no non-events"),
-    "tnr": ("TNR", "no non-events"),
-    "fnr": ("FNR", "no events"),
-    "ppv": ("PPV", "no positive calls"),
-    "npv": ("NPV", "no negative calls"),
-    "fdr": ("FDR", "no positive calls"),
-    "for": ("FOR", "no negative calls"),
-    "accuracy": ("accuracy", "no rows"),
-    "balanced_accuracy": ("balanced accuracy", "no events or no non-events"),
-    "f1": ("F1", "neither events nor positive calls"),
-}
 
 #: Below this effective size of a denominator a rate is to be read with care.
 CARE_BELOW = 20.0
@@ -222,14 +212,10 @@ def observed_rows(cohort: Cohort, estimates: list[RateEstimates]) -> list[Metric
             ("no rows" if total == 0 else reason) + " of weight above 0" * (not np.isnan(rate))
             for total, rate in zip(n, unweighted[e.metric], strict=True)
         ]
-        if e.metric == "balanced_accuracy":
-            denominator = n
-        else:
-            denominator = np.einsum("tys,ys->t", cells, RATE_CELLS[e.metric].indicators()[1])
         notes = tuple(
             rate_note(*values) for values in zip(e.estimate, e.size, n, reasons, strict=True)
         )
-        rows.append(MetricRows(label, denominator, notes))
+        rows.append(MetricRows(label, denominators(cells, e.metric), notes))
     return rows
 
 

@@ -51,22 +51,25 @@ RATE_CELLS: dict[str, RateCells] = {
     "f1": RateCells((_TP,), (_FP, _FN, _TP)),
 }
 
+#: What the rates are called in print, and what is missing where they are undefined.
+LABELS: dict[str, tuple[str, str]] = {
+    "prevalence": ("prevalence", "no rows"),
+    "selection_rate": ("selection rate", "no rows"),
+    "tpr": ("TPR", "no events"),
+    "fpr": ("FPR", "no non-events"),
+    "tnr": ("TNR", "no non-events"),
+    "fnr": ("FNR", "no events"),
+    "ppv": ("PPV", "no positive calls"),
+    "npv": ("NPV", "no negative calls"),
+    "fdr": ("FDR", "no positive calls"),
+    "for": ("FOR", "no negative calls"),
+    "accuracy": ("accuracy", "no rows"),
+    "balanced_accuracy": ("balanced accuracy", "no events or no non-events"),
+    "f1": ("F1", "neither events nor positive calls"),
+}
+
 #: All observed rates, in the order of tables.
-RATES: tuple[str, ...] = (
-    "prevalence",
-    "selection_rate",
-    "tpr",
-    "fpr",
-    "tnr",
-    "fnr",
-    "ppv",
-    "npv",
-    "fdr",
-    "for",
-    "accuracy",
-    "balanced_accuracy",
-    "f1",
-)
+RATES: tuple[str, ...] = tuple(LABELS)
 
 
 def confusion_counts(
@@ -156,6 +159,35 @@ def observed_rates(counts: Array) -> dict[str, Array]:
         )
         rates[name] = 2 * value / (1 + value) if name == "f1" else value
     return rates
+
+
+def denominators(counts: Array, rate: str) -> Array:
+    """Rows in the denominator of an observed rate.
+
+    Parameters
+    ----------
+    counts : (..., 2, 2) array
+        Counts by outcome and prediction.
+    rate : str
+        One of `RATES`.
+
+    Returns
+    -------
+    (...) array
+        Of balanced accuracy, a mean of two rates, all rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> counts = np.array([[40.0, 10.0], [5.0, 15.0]])
+    >>> float(denominators(counts, "tpr")), float(denominators(counts, "ppv"))
+    (20.0, 25.0)
+    """
+    among = np.ones((2, 2))
+    if rate != "balanced_accuracy":
+        among = RATE_CELLS[rate].indicators()[1]
+    result: Array = np.einsum("...ys,ys->...", counts, among)
+    return result
 
 
 def ratio(numerator: Array, denominator: Array) -> Array:

@@ -185,9 +185,7 @@ class RateEstimates:
         relative = relative - 2 * rho * se_a * se_b / (safe_a * safe_b)
         return Contrast(ratio, ratio * np.sqrt(np.maximum(relative, 0)), c_low, c_high, p)
 
-    def combination(
-        self, targets: NDArray[np.intp], coefficients: Array, level: float
-    ) -> Contrast:
+    def combination(self, targets: NDArray[np.intp], coefficients: Array, level: float) -> Contrast:
         """Linear combinations of targets, such as an interaction contrast.
 
         Parameters

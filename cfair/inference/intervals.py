@@ -414,7 +414,11 @@ def student_limits(mean: Array, se: Array, df: Array) -> Limits:
 
 
 def mover_combination(
-    values: Array, low: Array, high: Array, coefficients: Array, correlation: ArrayLike | None = None
+    values: Array,
+    low: Array,
+    high: Array,
+    coefficients: Array,
+    correlation: ArrayLike | None = None,
 ) -> tuple[Array, Array]:
     """Interval of a linear combination from the intervals of its parts.
 
@@ -441,7 +445,7 @@ def mover_combination(
     >>> rates, n = np.array([0.4, 0.1]), np.array([50.0, 50.0])
     >>> limits = wilson_interval(rates, n, max_df=NORMAL)
     >>> np.round(mover_combination(rates, *limits, np.array([1.0, -1.0])), 3).tolist()
-    [0.132, 0.45]
+    [0.132, 0.449]
     """
     down, up = values - low, high - values
     rising = coefficients > 0

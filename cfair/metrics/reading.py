@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from cfair.cohort import Cohort, Dropped, build_cohort
 from cfair.columns import read_attribute
-from cfair.errors import DataError
+from cfair.errors import CfairWarning, CutoffWarning, DataError, warn
 from cfair.frame import as_table, show_some
 from cfair.groups import Factor, Groups, cross
 from cfair.options import check_option
@@ -27,9 +28,9 @@ def read_arrays(
     sensitive_features: Any,
     y_pred: Any = None,
     y_score: Any = None,
-    threshold: float = 0.5,
     sample_weight: Any = None,
     missing: str = "raise",
+    both_outcomes: bool = True,
 ) -> Cohort:
     """The arrays of a metric as a cohort, with the checks and the messages of `cfair.Audit`.
 
@@ -42,11 +43,11 @@ def read_arrays(
     y_pred : (n,) array-like of 0/1 or bool, optional
         The call; in its place comes `y_score`.
     y_score : (n,) array-like in [0, 1], optional
-    threshold : float, default 0.5
-        Of `y_score`: the call is ``y_score >= threshold``.
     sample_weight : (n,) array-like, optional
         Sampling weights.
     missing : {"raise", "drop", "level"}, default "raise"
+    both_outcomes : bool, default True
+        Refuse an outcome with one value.
 
     Returns
     -------
@@ -56,6 +57,11 @@ def read_arrays(
     ------
     DataError
         If an array does not fit: values, length, index, missing values.
+
+    Warns
+    -----
+    CfairWarning
+        Counts the rows that ``missing="drop"`` left out.
 
     Examples
     --------
@@ -76,12 +82,82 @@ def read_arrays(
         outcome=column(y_true, "y_true"),
         prediction=column(y_pred, "y_pred"),
         score=column(y_score, "y_score"),
-        cutoff=None if y_score is None else threshold,
+        cutoff=None if y_score is None else 0.5,
         weights=column(sample_weight, "sample_weight"),
         groups=[column(values, name) for name, values in _attributes(sensitive_features)],
         missing=missing,
+        both_outcomes=both_outcomes,
     )
-    return build_cohort(rows, roles)
+    with warnings.catch_warnings():
+        if y_score is not None:  # no call is made of it: its place beside a cutoff means nothing
+            warnings.simplefilter("ignore", CutoffWarning)
+        cohort = build_cohort(rows, roles)
+    _warn_of_dropped(cohort.dropped, cohort.n_read)
+    return cohort
+
+
+def read_score(
+    y_true: Any,
+    y_score: Any,
+    sensitive_features: Any,
+    sample_weight: Any,
+    missing: str,
+) -> Cohort:
+    """The arrays of a metric of a score, as `read_arrays` reads them.
+
+    Parameters
+    ----------
+    y_true, y_score, sensitive_features, sample_weight, missing
+        As in `read_arrays`. Without attributes, None, all rows are one group.
+
+    Returns
+    -------
+    Cohort
+    """
+    if sensitive_features is None:
+        sensitive_features = np.zeros(len(y_true), dtype=np.int64)
+    return read_arrays(
+        y_true,
+        y_score=y_score,
+        sensitive_features=sensitive_features,
+        sample_weight=sample_weight,
+        missing=missing,
+    )
+
+
+def read_call(
+    y_true: Any,
+    y_pred: Any,
+    sensitive_features: Any,
+    sample_weight: Any,
+    missing: str,
+    both_outcomes: bool = False,
+) -> Cohort:
+    """The arrays of a metric of a 0/1 call, as `read_arrays` reads them.
+
+    Parameters
+    ----------
+    y_true, y_pred, sensitive_features, sample_weight, missing, both_outcomes
+        As in `read_arrays`.
+
+    Returns
+    -------
+    Cohort
+    """
+    return read_arrays(
+        y_true,
+        y_pred=y_pred,
+        sensitive_features=sensitive_features,
+        sample_weight=sample_weight,
+        missing=missing,
+        both_outcomes=both_outcomes,
+    )
+
+
+def _warn_of_dropped(dropped: Dropped, n_rows: int) -> None:
+    """Say which rows ``missing="drop"`` left out, since a number cannot show it."""
+    if dropped.n:
+        warn(f"of {n_rows:,} rows {dropped.sentence()}.", CfairWarning)
 
 
 def _attributes(features: Any) -> list[tuple[str, Any]]:
@@ -173,6 +249,11 @@ def complete_rows(
     ------
     DataError
         If values are missing and `missing` is "raise", or no rows are left.
+
+    Warns
+    -----
+    CfairWarning
+        Counts the rows that ``missing="drop"`` left out.
     """
     check_option("missing", missing, ("raise", "drop", "level"))
     if missing == "level":
@@ -190,4 +271,5 @@ def complete_rows(
     dropped = Dropped(int((~keep).sum()), by_column)
     if not keep.any():
         raise DataError(f"no rows are left of {len(keep)}: {dropped.sentence()}.")
+    _warn_of_dropped(dropped, len(keep))
     return cross([attribute.take(keep) for attribute in attributes]), keep, dropped

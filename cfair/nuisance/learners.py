@@ -30,8 +30,13 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
 
 
-def require_sklearn() -> None:
+def require_sklearn(what: str = "a Learner") -> None:
     """Check that scikit-learn can be imported.
+
+    Parameters
+    ----------
+    what : str
+        What needs it, for the message.
 
     Raises
     ------
@@ -42,7 +47,7 @@ def require_sklearn() -> None:
         import sklearn  # noqa: F401
     except ImportError as error:
         raise ImportError(
-            'a Learner needs scikit-learn, which is not installed: pip install "cfair[learners]".'
+            f'{what} needs scikit-learn, which is not installed: pip install "cfair[learners]".'
         ) from error
 
 
@@ -93,7 +98,7 @@ class Learner:
 
     def __post_init__(self) -> None:
         require_sklearn()
-        _check_estimator(self.estimator)
+        check_estimator(self.estimator)
         if (self.columns is None) == (self.formula is None):
             given = "neither is" if self.columns is None else "both are"
             raise ValueError(
@@ -177,7 +182,18 @@ def _checked_columns(columns: Any) -> tuple[str, ...]:
     return tuple(str(name) for name in names)
 
 
-def _check_estimator(estimator: Any) -> None:
+def check_estimator(estimator: Any) -> None:
+    """Check that an estimator is an unfitted classifier with probabilities.
+
+    Parameters
+    ----------
+    estimator : scikit-learn classifier
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is not, or has a part that is fitted already.
+    """
     if isinstance(estimator, type):
         name = estimator.__name__
         raise TypeError(f"estimator is the class {name}. Give an instance: {name}().")
@@ -200,7 +216,7 @@ def _check_estimator(estimator: Any) -> None:
         if prefit or type(value).__name__ == "FrozenEstimator":
             raise ValueError(
                 f"{estimator_name(estimator)} has a part that is fitted already ({key}) and would "
-                "predict rows it has seen. Give it unfitted: it is fitted anew outside each fold."
+                "predict rows it has seen. Give it unfitted: it is fitted here, on other rows."
             )
 
 

@@ -146,15 +146,16 @@ def equalized_odds_row(
             "note": "; ".join(notes),
         }
     widest = max(defined, key=lambda row: row["gap"])
-    p = 2 * np.min([row["p_value"] for row in defined])
+    p = 2 * float(np.fmin(*(row["p_value"] for row in defined)))
+    ratio = float(np.fmin(*(row["ratio"] for row in defined)))
     return {
         **widest,
         "metric": EQUALIZED_ODDS,
         "ci_low": max(row["ci_low"] for row in defined),
         "ci_high": max(row["ci_high"] for row in defined),
         "expected_if_equal": max(row["expected_if_equal"] for row in defined),
-        "ratio": np.nanmin([row["ratio"] for row in defined]),
-        "p_value": min(1.0, p),
+        "ratio": ratio,
+        "p_value": p if np.isnan(p) else min(1.0, p),
         "note": "; ".join(
             note for note in (f"of {widest['metric'].upper()}", widest["note"]) if note
         ),

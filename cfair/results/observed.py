@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
 from cfair.estimators.confusion import RATE_CELLS, RateCells
+from cfair.inference.aggregate import AggregateIntervals
 from cfair.inference.estimates import RateEstimates
 from cfair.inference.influence import rate_covariance
 from cfair.inference.intervals import NORMAL
@@ -37,6 +38,9 @@ METHODS: dict[str, str] = {
     "clopper-pearson": "beta",
     "agresti-coull": "agresti_coull",
 }
+
+#: Rates that are one less another, so that groups differ in both by as much.
+_COMPLEMENTS: dict[str, str] = {"tnr": "fpr", "fnr": "tpr", "fdr": "ppv", "for": "npv"}
 
 #: Metrics in the printed table; the frames have all.
 PRINTED: tuple[str, ...] = ("selection_rate", "tpr", "fpr", "ppv")
@@ -181,6 +185,12 @@ class ObservedResult(RatesResult):
             return super()._gap_rows(metric, measure)
         both = [self.estimates_of(name) for name in ("tpr", "fpr")]
         return [equalized_odds_row(both, block, measure) for block in self._by("tpr")]
+
+    def aggregate(self, k: int) -> AggregateIntervals:
+        """Summaries of the differences of the k-th metric; a rate and its complement share them."""
+        other = _COMPLEMENTS.get(self.metrics[k])
+        shared = other is not None and other in self.metrics
+        return super().aggregate(self.metrics.index(str(other)) if shared else k)
 
     @property
     def plotted(self) -> tuple[str, ...]:

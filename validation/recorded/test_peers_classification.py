@@ -22,7 +22,7 @@ import pandas as pd
 import pytest
 
 from cfair import metrics
-from cfair.metrics.classification import spread
+from cfair.metrics.comparing import spread
 from validation.ledger import check, compare, quiet
 
 DATA = Path(__file__).parent / "data" / "peers"

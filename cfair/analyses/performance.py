@@ -1,0 +1,356 @@
+"""Score quality of a cohort by group and attribute: discrimination, calibration, accuracy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfair.analyses.observed import (
+    base_counts,
+    care_notes,
+    cluster_notes,
+    observed_estimates,
+    observed_rows,
+    require_clusters,
+)
+from cfair.cohort import Cohort
+from cfair.errors import DataError
+from cfair.inference.aggregate import AGGREGATE_INTERVALS
+from cfair.inference.estimates import RateEstimates
+from cfair.inference.performance import (
+    Influence,
+    ScoredRows,
+    auc,
+    best_f1_threshold,
+    f1_of,
+    log_loss,
+    mean_of,
+    observed_over_expected,
+    scored_rows,
+    squared_error,
+)
+from cfair.inference.recalibration import (
+    BIN_RANGES,
+    Bins,
+    Recalibration,
+    calibration_bins,
+    check_bins,
+    check_clip,
+    recalibrate,
+)
+from cfair.inference.score_estimates import BinnedError, ScoreEstimates
+from cfair.options import check_level, check_option
+from cfair.results.performance import MEASURES, PerformanceResult
+from cfair.results.rates import MetricRows
+
+Array = NDArray[np.float64]
+
+#: Sides of a threshold on which a score equal to it falls.
+RULES: tuple[str, ...] = (">=", ">")
+#: With fewer rows in the rarer class an AUC or a recalibration is to be read with care.
+FEW = 10.0
+
+
+def performance(
+    cohort: Cohort,
+    *,
+    level: float = 0.95,
+    bins: int = 10,
+    bin_range: str = "unit",
+    rule: str = ">=",
+    clip: float | None = None,
+    aggregate_interval: str = "tie-aware",
+) -> PerformanceResult:
+    """Score quality by intersectional group, by attribute and overall.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    level : float, default 0.95
+    bins : int, default 10
+        Bins of the calibration error.
+    bin_range : {"unit", "group", "quantile"}, default "unit"
+    rule : {">=", ">"}, default ">="
+        On which side of the cutoff and of the best-F1 threshold a score equal to it falls.
+    clip : float, optional
+        Scores of the recalibration are moved into ``[clip, 1 - clip]``.
+    aggregate_interval : {"tie-aware", "projection"}, default "tie-aware"
+
+    Returns
+    -------
+    PerformanceResult
+
+    Raises
+    ------
+    DataError
+        If no score is declared.
+    """
+    if cohort.score is None:
+        raise DataError(
+            f"performance needs the score, but only the call {cohort.prediction_name!r} was "
+            "declared. Give Audit score= the column of risks in [0, 1] and cutoff=."
+        )
+    level = check_level(level)
+    check_option("rule", rule, RULES)
+    check_option("bin_range", bin_range, BIN_RANGES)
+    check_option("aggregate_interval", aggregate_interval, AGGREGATE_INTERVALS)
+    bins, clip = check_bins(bins), check_clip(clip)
+    require_clusters(cohort)
+    rows = scored_rows(cohort)
+    threshold = best_f1_threshold(rows.y, rows.p, rows.w)
+    at_cutoff = (
+        cohort
+        if rule == ">=" or cohort.cutoff is None
+        else _called(cohort, cohort.score > cohort.cutoff)
+    )
+    at_best = _called(
+        cohort, cohort.score >= threshold if rule == ">=" else cohort.score > threshold
+    )
+    fit = recalibrate(rows, clip)
+    binned = calibration_bins(rows, bins, bin_range)
+    influences = _influences(rows, fit, at_cutoff, at_best)
+    estimates: dict[str, RateEstimates] = {
+        name: _estimates(cohort, rows, name, influence)
+        for name, influence in influences.items()
+        if MEASURES[name].scale != "counted"
+    }
+    counted = observed_estimates(cohort, ["prevalence"])
+    counted += observed_estimates(at_cutoff, ["accuracy", "f1"])
+    best = observed_estimates(at_best, ["accuracy", "f1"])
+    estimates |= {e.metric: e for e in counted}
+    estimates |= {f"{e.metric}_best_f1": replace(e, metric=f"{e.metric}_best_f1") for e in best}
+    kish = rows.every(rows.kish)
+    for name, value in (("ece", binned.error), ("ece_debiased", binned.debiased)):
+        estimates[name] = BinnedError(
+            name,
+            cohort.groups.n_groups,
+            np.where(np.isnan(binned.error), np.nan, value),
+            np.full((len(kish), len(kish)), np.nan),
+            kish,
+            n_clusters=cohort.n_clusters,
+            bins=binned,
+        )
+    ordered = tuple(estimates[name] for name in MEASURES)
+    counts = base_counts(cohort)
+    counts["non_events"] = counts["n"] - counts["events"]
+    shown = _rows(cohort, rows, ordered, counts, fit, binned, at_cutoff, at_best)
+    return PerformanceResult(
+        cohort=cohort,
+        estimates=ordered,
+        rows=shown,
+        counts=counts,
+        scored=rows,
+        fit=fit,
+        binned=binned,
+        values={name: i.values[0] for name, i in influences.items()},
+        rule=rule,
+        best_f1_threshold=threshold,
+        bins=bins,
+        bin_range=bin_range,
+        clip=clip,
+        level=level,
+        aggregate_interval=aggregate_interval,
+        notes=(
+            *cohort.notes,
+            *cluster_notes(cohort),
+            *_undefined_notes(cohort, ordered, shown),
+            *_few_notes(cohort, rows),
+            *_clip_notes(rows, clip),
+        ),
+    )
+
+
+def _called(cohort: Cohort, call: NDArray[np.bool_]) -> Cohort:
+    return replace(cohort, s=call.astype(np.int8))
+
+
+def _influences(
+    rows: ScoredRows, fit: Recalibration, at_cutoff: Cohort, at_best: Cohort
+) -> dict[str, Influence]:
+    """Influence values of every metric that has them, in the order of `MEASURES`."""
+    metrics: dict[str, Any] = {
+        "auc": auc,
+        "brier": mean_of(squared_error),
+        "log_loss": mean_of(log_loss),
+        "prevalence": mean_of(lambda y, p: y, counted=True),
+        "mean_score": mean_of(lambda y, p: p),
+        "mean_score_events": mean_of(lambda y, p: p, among=1),
+        "mean_score_non_events": mean_of(lambda y, p: p, among=0),
+        "oe_ratio": observed_over_expected,
+    }
+    for suffix, cohort in (("", at_cutoff), ("_best_f1", at_best)):
+        call = cohort.s.astype(float)
+        right = (call == rows.y).astype(float)
+        metrics[f"accuracy{suffix}"] = _share_of(right)
+        metrics[f"f1{suffix}"] = f1_of(call)
+    found = {name: rows.each(metric) for name, metric in metrics.items()}
+    found |= {
+        "calibration_in_the_large": fit.in_the_large,
+        "calibration_intercept": fit.intercept,
+        "calibration_slope": fit.slope,
+    }
+    return {name: found[name] for name in MEASURES if name in found}
+
+
+def _share_of(right: Array) -> Any:
+    """The mean of ready 0/1 values."""
+    return mean_of(lambda y, p: right, counted=True)
+
+
+def _estimates(cohort: Cohort, rows: ScoredRows, name: str, influence: Influence) -> ScoreEstimates:
+    among = MEASURES[name].among
+    which = None if among is None else rows.y == among
+    kish = rows.every(lambda k: rows.kish(k, which))
+    df: Array | None = rows.every(lambda k: rows.count(k, which)) - 1
+    least = None
+    if name == "auc":
+        events = rows.every(lambda k: rows.kish(k, rows.y == 1))
+        others = rows.every(lambda k: rows.kish(k, rows.y == 0))
+        # the variance of an AUC is at most that of a proportion of the rarer class
+        kish, df = np.minimum(events, others), None
+    elif name.startswith("calibration_") and name != "calibration_in_the_large":
+        df = rows.every(rows.count) - 2
+    elif name == "oe_ratio":
+        whole = rows.every(lambda k: rows.total(k, rows.w))
+        expected = rows.every(lambda k: rows.total(k, rows.w * rows.p))
+        least = kish * expected / np.where(whole > 0, whole, 1.0)
+    if cohort.n_clusters is not None:
+        df = np.full(len(kish), float(cohort.n_clusters - 1))
+    return ScoreEstimates(
+        name,
+        cohort.groups.n_groups,
+        influence.estimate,
+        rows.covariance(influence),
+        kish,
+        n_clusters=cohort.n_clusters,
+        scale=MEASURES[name].scale,
+        df=df,
+        least=least,
+    )
+
+
+def _rows(
+    cohort: Cohort,
+    rows: ScoredRows,
+    estimates: tuple[RateEstimates, ...],
+    counts: dict[str, Array],
+    fit: Recalibration,
+    binned: Bins,
+    at_cutoff: Cohort,
+    at_best: Cohort,
+) -> tuple[MetricRows, ...]:
+    """Denominators and notes of every metric."""
+    by_name = {e.metric: e for e in estimates}
+    known: dict[str, MetricRows] = {}
+    for names, source in (
+        (("prevalence",), cohort),
+        (("accuracy", "f1"), at_cutoff),
+        (("accuracy_best_f1", "f1_best_f1"), at_best),
+    ):
+        plain = [replace(by_name[n], metric=n.removesuffix("_best_f1")) for n in names]
+        known |= dict(zip(names, observed_rows(source, plain), strict=True))
+    classes = _class_reasons(rows, counts)
+    n_weighted = rows.every(rows.count)
+    rows_of = {
+        y: rows.every(lambda k, which=rows.y == y: rows.count(k, which))  # type: ignore[misc]
+        for y in (0, 1)
+    }
+    rarer = np.minimum(rows_of[0], rows_of[1])
+    shown = []
+    of_class = {0: counts["non_events"], 1: counts["events"], None: counts["n"]}
+    for e in estimates:
+        measure = MEASURES[e.metric]
+        if e.metric in known:
+            shown.append(replace(known[e.metric], label=measure.label))
+            continue
+        notes: list[str] = []
+        for t, value in enumerate(e.estimate):
+            if n_weighted[t] == 0 or (measure.among is not None and np.isnan(value)):
+                notes.append(classes[t])
+            elif measure.both:
+                why = fit.reasons[e.metric != "calibration_in_the_large"][t]
+                why = classes[t] or (why if e.metric != "auc" else "")
+                notes.append(why if np.isnan(value) else _class_note(e.metric, value, rarer[t]))
+            elif measure.among is not None and rows_of[measure.among][t] == 1:
+                notes.append("one row: nothing to base a standard error on")
+            elif np.isnan(value):
+                notes.append("all scores are 0")
+            elif e.metric == "ece":
+                notes.append(f"{binned.if_calibrated[t]:.3f} if perfectly calibrated")
+            elif e.metric == "oe_ratio" and value == 0:
+                notes.append("no events: upper limit of a Poisson count of 0")
+            elif n_weighted[t] == 1:
+                notes.append("one row: nothing to base a standard error on")
+            else:
+                notes.append("")
+        shown.append(MetricRows(measure.label, of_class[measure.among], tuple(notes)))
+    return tuple(shown)
+
+
+def _class_reasons(rows: ScoredRows, counts: dict[str, Array]) -> list[str]:
+    """Why a target has no AUC: which class it lacks; empty where it has both."""
+    weighted = {
+        "rows": rows.every(rows.count),
+        "events": rows.every(lambda k: rows.count(k, rows.y == 1)),
+        "non-events": rows.every(lambda k: rows.count(k, rows.y == 0)),
+    }
+    there = {"rows": counts["n"], "events": counts["events"], "non-events": counts["non_events"]}
+    reasons = []
+    for t in range(len(counts["n"])):
+        lacking = next((what for what, m in weighted.items() if m[t] == 0), None)
+        if lacking is None:
+            reasons.append("")
+        else:
+            reasons.append(f"no {lacking}" + " of weight above 0" * bool(there[lacking][t]))
+    return reasons
+
+
+def _class_note(metric: str, value: float, rarer: float) -> str:
+    """What to mind about a value that needs both classes."""
+    if metric == "auc" and rarer < 2:
+        return "one event or non-event: no variance; Agresti-Coull standard error"
+    few = f"{rarer:.0f} in the rarer class: read with care" if rarer < FEW else ""
+    if metric == "auc" and value in (0.0, 1.0):
+        edge = f"exactly {value:.0f}: Agresti-Coull standard error on the rarer class"
+        return "; ".join(filter(None, [few, edge]))
+    return few
+
+
+def _undefined_notes(
+    cohort: Cohort, estimates: tuple[RateEstimates, ...], shown: tuple[MetricRows, ...]
+) -> list[str]:
+    """Groups without an AUC, and those without a slope for another reason."""
+    names = [e.metric for e in estimates]
+    auc_at, slope_at = names.index("auc"), names.index("calibration_slope")
+    whole = replace(estimates[auc_at], kish=np.full_like(estimates[auc_at].kish, np.inf))
+    sentences = care_notes(cohort, [whole], [shown[auc_at]])
+    slope = estimates[slope_at].estimate.copy()
+    slope[np.isnan(estimates[auc_at].estimate)] = 1.0
+    rest = replace(estimates[slope_at], estimate=slope, kish=whole.kish)
+    return sentences + care_notes(cohort, [rest], [shown[slope_at]])
+
+
+def _few_notes(cohort: Cohort, rows: ScoredRows, limit: int = 6) -> list[str]:
+    """Groups with few events or few non-events."""
+    events, others = rows.count(0, rows.y == 1), rows.count(0, rows.y == 0)
+    rarer = np.minimum(events, others)
+    few = np.flatnonzero((rarer > 0) & (rarer < FEW))
+    if not len(few):
+        return []
+    named = [f"{cohort.groups.names[k]} ({rarer[k]:.0f})" for k in few[:limit]]
+    more = f" and {len(few) - limit} more" if len(few) > limit else ""
+    return [
+        f"fewer than {FEW:.0f} events or non-events: {', '.join(named)}{more}. Read AUC and "
+        "calibration there with care."
+    ]
+
+
+def _clip_notes(rows: ScoredRows, clip: float | None) -> list[str]:
+    """How many scores the recalibration has moved."""
+    if clip is None:
+        return []
+    moved = int(np.count_nonzero((rows.p < clip) | (rows.p > 1 - clip)))
+    return [f"recalibration: {moved:,} scores moved into [{clip:g}, {1 - clip:g}]."]

@@ -1,0 +1,172 @@
+"""Representation of a cohort's groups, or of the attributes of any table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cfair.cohort import Cohort
+from cfair.columns import read_attribute, read_binary
+from cfair.errors import DataError
+from cfair.frame import as_table, is_name
+from cfair.groups import Factor
+from cfair.metrics.representation import (
+    RepresentationTables,
+    Thresholds,
+    check_thresholds,
+    describe,
+    with_missing,
+)
+from cfair.results import text
+from cfair.results.report import cohort_facts
+from cfair.results.representation import RepresentationResult
+
+
+def representation(cohort: Cohort, thresholds: Thresholds) -> RepresentationResult:
+    """Counts and shares of the groups of a cohort.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    thresholds : Thresholds
+
+    Returns
+    -------
+    RepresentationResult
+    """
+    groups = cohort.groups
+    attributes = [
+        Factor(name, levels, at[groups.codes])
+        for name, levels, at in zip(
+            groups.attributes, groups.levels, groups.level_codes, strict=True
+        )
+    ]
+    tables = describe(
+        attributes,
+        thresholds,
+        events=cohort.y.astype(np.float64),
+        repeats=cohort.repeats,
+        weights=cohort.weights,
+        n_read=cohort.n_read,
+        missing={k: v for k, v in cohort.dropped.by_column.items() if k in groups.attributes},
+    )
+    notes = list(cohort.notes)
+    if cohort.weights is not None:
+        notes.append(
+            "counts and shares are of rows; weighted_share in .cells and .levels weighs them."
+        )
+    if cohort.cluster is not None:
+        notes.append("intervals of shares take rows as independent, clusters or not.")
+    return RepresentationResult(tables, tuple(cohort_facts(cohort)), tuple(notes))
+
+
+def representation_of(
+    data: Any,
+    cross: Any,
+    *,
+    outcome: Any = None,
+    outcome_event: Any = None,
+    missing: str = "drop",
+    floor: float = 0.01,
+    min_count: int = 100,
+    disclosure: Sequence[int] = (20, 11),
+    rate: float = 0.2,
+    level: float = 0.95,
+    denominator: str = "known",
+) -> RepresentationResult:
+    """Who is in a table: counts and shares of attributes and their intersections.
+
+    No score and no outcome is needed. Every intersection of the levels is listed, the empty ones
+    too, with what independent attributes would give.
+
+    Parameters
+    ----------
+    data : data frame
+        pandas, polars, pyarrow, a duckdb relation, or a dict of arrays. It is not changed.
+    cross : name, or sequence of names
+        The attributes, one or more.
+    outcome : name, optional
+        With it, events and non-events of every cell are counted; a missing outcome is neither.
+    outcome_event : optional
+        The value that counts as 1. Never guessed.
+    missing : {"drop", "level", "raise"}, default "drop"
+        A row that misses an attribute is in no cell, but counts for its other attributes; or
+        missing values are a level of their own; or they are refused. They are counted in any case.
+    floor : float, default 0.01
+        A cell with a smaller share is below the floor.
+    min_count : int, default 100
+        Rates of a cell with fewer rows are not to be relied on.
+    disclosure : sequence of int, default (20, 11)
+        Numbers of rows below which publishers suppress a cell.
+    rate : float, default 0.2
+        The rate whose Wilson interval has the ``width`` given for each cell.
+    level : float, default 0.95
+        Confidence level.
+    denominator : {"known", "all"}, default "known"
+        Shares of cells are of the rows that have all attributes; or, as in Fair Code, of all rows.
+        Shares of a single attribute are of the rows that have it.
+
+    Returns
+    -------
+    RepresentationResult
+        With frames ``cells``, ``levels``, ``attributes``, ``associations``, and ``plot()``.
+
+    Raises
+    ------
+    DataError
+        If a column is not there, or is no category; if no row has all attributes.
+    ValueError
+        For an option that is not allowed.
+
+    Examples
+    --------
+    >>> import cfair
+    >>> result = cfair.representation_of(cfair.load_cohort(), ["sex", "race"])
+    >>> result.cells[["group", "n", "ratio"]].round(2).head(3)
+           group     n  ratio
+    0  F & Black   719   1.06
+    1  F & Other   293   0.99
+    2  F & White  1658   0.98
+    """
+    thresholds = check_thresholds(floor, min_count, disclosure, rate, level, denominator)
+    names = [cross] if is_name(cross) else list(cross)
+    if not names:
+        raise DataError("cross must name one or more columns, for example ['sex', 'race'].")
+    wanted = [*names, *([outcome] if outcome is not None else [])]
+    if len(set(wanted)) < len(wanted):
+        raise DataError(f"cross and outcome name a column twice: {', '.join(map(str, wanted))}.")
+    table = as_table(data, only=wanted)
+    if table.n_rows == 0:
+        raise DataError(f"the table has no rows (0 rows, {len(table.names)} columns).")
+    attributes = [read_attribute(table.column(name, "cross")) for name in names]
+    events, notes = None, []
+    facts = [("table", f"{table.n_rows:,} rows")]
+    if outcome is not None:
+        found = read_binary(
+            table.column(outcome, "outcome"), "outcome", event=outcome_event, option="outcome_event"
+        )
+        events = np.where(found.missing, np.nan, found.values)
+        share = text.share(int(np.nansum(events)), int((~found.missing).sum()))
+        facts.append(("outcome", f"{found.name}, event {found.event}: {share}"))
+        if found.missing.any():
+            n = int(found.missing.sum())
+            notes.append(f"{found.name} is missing in {n} rows: neither events nor non-events.")
+    tables = describe(with_missing(attributes, missing), thresholds, events=events)
+    facts[0] = ("table", _rows(tables, missing))
+    return RepresentationResult(tables, tuple(facts), tuple(notes))
+
+
+def _rows(tables: RepresentationTables, missing: str) -> str:
+    gone = tables.n_read - tables.n_known
+    rows = f"{tables.n_read:,} rows, {tables.n_known:,} with all attributes"
+    frame = tables.attributes
+    by = [
+        f"{a} missing ({n:,})"
+        for a, n in zip(frame["attribute"], frame["missing"], strict=True)
+        if n
+    ]
+    if missing == "level":
+        return f"{rows}; a missing value is a level"
+    return f"{rows} ({gone:,} in no cell: {', '.join(by)})" if gone else rows
