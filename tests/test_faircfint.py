@@ -12,6 +12,7 @@ import subprocess
 import sys
 import warnings
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
@@ -351,6 +352,40 @@ def test_rates_of_0_and_1_leave_the_summaries_with_compat():
     assert own.defs["max_pos"] > result.defs["max_pos"] + 0.05
 
 
+@pytest.mark.parametrize("compat", [True, False])
+@pytest.mark.parametrize("cutoff", [np.nan, None, "0.5", True])
+def test_a_cutoff_is_a_number(cutoff, compat):
+    with pytest.raises(DataError, match="cutoff must be a number"):
+        run(table(), cutoff, compat=compat)
+
+
+@pytest.mark.parametrize(("cutoff", "call"), [(50, 0), (-0.1, 1)])
+def test_a_cutoff_beyond_all_scores_is_what_is_wrong(cutoff, call):
+    with pytest.warns(CfairWarning) as said:
+        result = analysis_estimation(table(), cutoff, pi_xvars=X)
+    texts = [str(w.message) for w in said]
+    wanted = f"the cutoff {cutoff:g} is outside [0, 1], and S_prob runs from"
+    assert any(t.startswith(wanted) and f"S = {call} in all rows" in t for t in texts)
+    assert not any("no probabilities" in t for t in texts)
+    assert (result.cohort.s == call).all()
+    with pytest.raises(DataError, match="cutoff must be a number in"):
+        run(table(), cutoff, compat=False)
+
+
+def test_replicates_say_which_rates_are_0_or_1():
+    data = table()
+    data.loc[(data["A1"] == "F") & (data["Y"] == 0), "S_prob"] = 0.4  # cFPR 0 in Fx and Fy
+    result, said = heard(data, gen_null=True, R_null=3, bootstrap="rescaled", B=5, seed=1)
+    wanted = (
+        "bootstrap: in 5 of 5 replicates a counterfactual rate is exactly 0 or 1, and the "
+        "summaries leave it out (compat=True): cFPR of Fx (5), cFPR of Fy (5), cFNR of My (1)"
+    )
+    assert result.boot_out.filter(regex="^cf.r_(?!marg)").eq(0).sum().sum() == 5 + 5 + 1
+    assert wanted in result.notes
+    assert f"{wanted}." in said
+    assert not any(note.startswith("null: in") for note in result.notes)
+
+
 finite = st.one_of(st.floats(0.01, 0.99), st.sampled_from([0.0, 1.0, np.nan]))
 
 
@@ -488,6 +523,49 @@ def test_external_covariates_are_scaled_in_fitting_only_with_compat():
     assert np.abs(right - wrong).max() > 0.05
 
 
+def natural(frame):
+    return frame.assign(X2=60 + 10 * frame["X2"])
+
+
+def scaled_outside(frame):
+    own = natural(outside())["X2"]
+    return frame.assign(X2=(frame["X2"] - own.mean()) / own.std())
+
+
+@pytest.mark.parametrize(
+    ("inside", "external", "warned"),
+    [
+        (natural(table()), natural(outside()), True),
+        (scaled_outside(natural(table())), scaled_outside(natural(outside())), False),
+        (scaled_outside(natural(table())), natural(outside()), False),  # right in R as it is
+        (table(), outside(), False),
+        # people of another kind, in units that are right
+        (table(X2=table()["X2"] + 2), scaled_outside(natural(outside())), False),
+    ],
+)
+def test_external_covariates_in_units_of_their_own_are_warned_of(inside, external, warned):
+    options = {"estimator_type": "small_borrow", **SMALL, "seed": 1}
+    options |= {"data_external": external, "pa_xvars_ext": ["X2"]}
+    result, said = heard(inside, **options)
+    wanted = [text for text in said if "external covariates go unscaled" in text]
+    assert bool(wanted) == warned
+    assert any("external covariates go" in note for note in result.notes) == warned
+    own, said = heard(inside, compat=False, **options)
+    assert not any("unscaled" in text for text in [*said, *own.notes])
+    if warned:
+        x, out = inside["X2"], external["X2"]
+        shown = f"X2 {x.mean():.3g} and {x.std():.3g} (outside {out.mean():.3g}, {out.std():.3g})"
+        assert shown in wanted[0]
+        assert "compat=False" in wanted[0]
+
+
+def test_the_same_seed_draws_other_folds_once_a_covariate_is_rescaled():
+    """As the docstring of `seed` has it: rows are shuffled by what they hold."""
+    options = {"estimator_type": "small_internal", **SMALL, "seed": 1}
+    folds = [run(d, **options).est_choice["folds"] for d in (table(), natural(table()))]
+    assert (folds[0] != folds[1]).any()
+
+
 def test_networks_of_scikit_learn():
     pytest.importorskip("sklearn")
     networks = {"outcome_model_type": "neural_net", "fit_method_int": "neural_net"}
@@ -548,6 +626,8 @@ def renamed(first, second):
         (table(), {"bootstrap": "rescaled", "m_factor": 0.01}, "leaves none in any stratum"),
         (table(), {"pi_model_type": "rf"}, "accepts it and then stops"),
         (table(X3=np.nan), {}, "every row lacks a value"),
+        (table(), {"pi_model": "Y ~ A1 * A2 + X1"}, "left side of the formula is 'Y'"),
+        (table(), {"pi_model": "Y ~ A1 * A2 + X1", "compat": False}, "left side .* is 'Y'"),
         (renamed(["a", "ab"], ["bc", "c"]), {"bootstrap": "rescaled"}, "takes them for one"),
     ],
 )  # fmt: skip
@@ -615,6 +695,9 @@ def test_labels_that_paste_alike_are_no_trouble_without_compat():
     [
         {"estimator_type": "small"}, {"bootstrap": True}, {"compat": "yes"},
         {"borrow_metric": "f1"}, {"R_null": -1, "gen_null": True}, {"seed": -1},
+        {"gen_null": "FALSE"}, {"gen_null": "TRUE"}, {"gen_null": (True, False)}, {"progress": 1},
+        {"gen_null": True, "R_null": 0}, {"gen_null": True, "R_null": None},
+        {"bootstrap": "rescaled", "B": 0}, {"bootstrap": "rescaled", "B": None},
     ],
 )  # fmt: skip
 def test_options_that_are_not_allowed(options):
@@ -674,6 +757,160 @@ def test_intervals_are_basic_and_normal_intervals_on_their_scales():
             faircfint.get_bs_rescaled(boot, defs, **wrong)
 
 
+@pytest.mark.parametrize("value", [0.1 + 0.2, 1 / 3, 0.25, 0.0, 1e-9])
+@pytest.mark.parametrize("estimate", [0.18, 0.3, 0.0])
+def test_equal_replicates_give_no_interval(value, estimate):
+    """Their standard deviation is 0 in R, and 1e-17 where a mean is rounded."""
+    defs = pd.Series({"x": estimate})
+    wobbling = value * (1 + 1e-15 * np.arange(50))
+    for draws in ([value] * 50, wobbling):
+        scaled = faircfint.get_bs_rescaled(pd.DataFrame({"x": draws}), defs, 1500)
+        for table_ in (
+            faircfint.ci_tint(scaled, defs, 1500),
+            faircfint.ci_norm(scaled, defs, 1500),
+        ):
+            assert table_[["low", "high"]].isna().all(axis=None)
+            assert table_.loc["x", "note"] == "all 50 replicates are equal"
+        assert table_.loc["x", ["se_est", "var_est"]].tolist() == [0, 0]
+    varied = pd.DataFrame({"x": value + 1e-6 * np.arange(50)})
+    scaled = faircfint.get_bs_rescaled(varied, defs, 1500)
+    found = faircfint.ci_tint(scaled, defs, 1500)
+    assert found.loc["x", "high"] - found.loc["x", "low"] == pytest.approx(
+        1e-6 * 49 * 0.95, rel=1e-6
+    )
+    assert found.loc["x", "note"] == ""
+
+
+def test_a_figure_without_an_interval_says_why():
+    result = replicated()
+    boot = result.boot_out.copy()
+    boot["cfpr_Fx"], boot.loc[:9, "cfpr_My"], boot["avg_pos"] = 0.1 + 0.2, np.nan, 0.1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CfairWarning)
+        plots = get_plots(replace(result, boot_out=boot), sampsize=600)
+    notes = plots.intervals["note"]
+    assert notes["cfpr_Fx"] == notes["avg_pos"] == "all 45 replicates are equal"
+    assert notes["cfpr_My"] == "defined in 35 of 45 replicates, an interval takes 40"
+    assert notes["fpr_Fx"] == notes["cfpr_marg_A1_F"] == "the R package gives none"
+    assert (plots.intervals["low_trans"].isna() == (notes != "")).all()
+    under = plots.cfpr.get_supxlabel().replace("\n", " ")
+    assert "No interval (all 45 replicates are equal): cFPR of Group Fx." in under
+    assert "No interval (defined in 35 of 45 replicates, an interval takes 40)" in under
+    assert plots.cfpr_unlabeled.get_supxlabel() == plots.cfpr.get_supxlabel()
+    assert "average difference in cFPR" in plots.metrics_pos.get_supxlabel()
+    assert "Fx" not in plots.cfnr.get_supxlabel()
+    plots.cfpr.draw_without_rendering()
+    foot = plots.cfpr._supxlabel.get_window_extent()
+    legend = plots.cfpr.axes[0].get_legend().get_window_extent()
+    assert 0 <= foot.y0 < foot.y1 <= legend.y0
+    assert foot.x1 <= plots.cfpr.bbox.x1
+
+
+def test_an_interval_beside_its_estimate_says_that_rs_is_centred_elsewhere():
+    result = replicated()
+    boot = result.boot_out.copy()
+    boot["cfnr_My"] = result.defs["cfnr_My"] - 0.1 - 0.001 * np.arange(45)
+    plots = get_plots(replace(result, boot_out=boot))
+    row = plots.intervals.loc["cfnr_My"]
+    assert row["point_est"] < row["low_trans"]
+    under = plots.cfnr.get_supxlabel().replace("\n", " ")
+    assert "Beside its interval: cFNR of Group My. R's intervals are the replicates" in under
+    assert "compat=False" in under
+    assert "cFNR of Group My" in repr(plots)
+    assert "can lie beside it (compat=False" in " ".join(str(result).split())
+    assert "Beside" not in plots.cfpr.get_supxlabel()
+
+
+@pytest.mark.parametrize("kind", ["standard", "small_internal"])
+@pytest.mark.parametrize("compat", [True, False])
+def test_too_few_replicates_for_an_interval_are_said(kind, compat):
+    options = {"bootstrap": "rescaled", "B": 20, "seed": 1, "compat": compat, **SMALL}
+    result, said = heard(table(), estimator_type=kind, **options)
+    wanted = "no intervals from the bootstrap: 20 replicates, an interval takes at least 40"
+    takes = compat or kind != "standard"  # else they are from influence functions
+    assert any(wanted in text for text in said) == takes
+    assert any(wanted in note for note in result.notes) == takes
+    if not takes:
+        return
+    plots = get_plots(result)
+    lacking = plots.intervals["low_trans"].isna()
+    assert lacking.any()
+    assert (plots.intervals.loc[lacking, "note"] != "").all()
+    if compat:
+        assert plots.intervals.loc["cfpr_Fx", "note"] == wanted.split(": ")[1]
+        assert "20 replicates" in plots.cfpr.get_supxlabel()
+    else:
+        note = plots.intervals.loc["cfpr_small_Fx", "note"]
+        assert note == plots.intervals.loc["max_pos_small", "note"]
+        assert "fewer than 40 bootstrap replicates" in note
+
+
+def test_a_summary_without_a_standard_error_says_why():
+    found = get_plots(run(compat=False)).intervals
+    lacking = found["se_est"].isna()
+    assert found.index[lacking].tolist() == [f"{s}_{k}" for k in ("neg", "pos")
+                                             for s in ("avg", "max", "var")]  # fmt: skip
+    assert found.loc[lacking, "note"].str.startswith("no standard error").all()
+    assert (found.loc[~lacking, "note"] == "").all()
+
+
+def test_alpha_and_sampsize_by_their_own_names():
+    result = replicated()
+    for wrong in (95, 0, 1, np.nan, "0.05"):
+        with pytest.raises(ValueError, match="alpha must be between 0 and 1"):
+            get_plots(result, alpha=wrong)
+    scaled = faircfint.get_bs_rescaled(result.boot_out, result.defs, 600)
+    for interval in (faircfint.ci_norm, faircfint.ci_tint):
+        with pytest.raises(ValueError, match="alpha must be"):
+            interval(scaled, result.defs, 600, alpha=95)
+    for one in (result, run(compat=False)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", CfairWarning)  # which stops before any figure
+            with pytest.raises(CfairWarning, match="sampsize is 5000, but 600 rows were used"):
+                get_plots(one, sampsize=5000)
+
+
+@pytest.mark.parametrize("kind", ["standard", "small_internal"])
+@pytest.mark.parametrize("compat", [True, False])
+def test_progress_reaches_every_kind_of_replicate(kind, compat, monkeypatch):
+    import tqdm
+
+    bars = []
+
+    class Bar:
+        def __init__(self, total, desc, **more):
+            bars.append([desc, total, 0])
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *what):
+            pass
+
+        def update(self, n):
+            bars[-1][2] += n
+
+    monkeypatch.setattr(tqdm, "tqdm", Bar)
+    options = {"gen_null": True, "R_null": 3, "bootstrap": "rescaled", "B": 2, "seed": 1}
+    run(None, 0.5, kind, compat=compat, **SMALL, **options)
+    assert not bars
+    run(None, 0.5, kind, compat=compat, progress=True, **SMALL, **options)
+    assert {total for _, total, _ in bars} == {2, 3}
+    assert all(total == done for _, total, done in bars)
+
+
+def test_numbers_to_the_right_and_a_name_for_each_line():
+    text = str(run(None, 0.5, "small_internal", seed=1, **SMALL))
+    lines = text.splitlines()
+    assert sum(line.startswith("outcome ") and not line.startswith("outcome model")
+               for line in lines) == 1  # fmt: skip
+    assert "outcome model  Y ~ X1, glm" in lines
+    groups = [line for line in lines if line.startswith(("A1  A2", "F   ", "M   "))]
+    ends = {line.index(n) + len(n) for line, n in zip(
+        groups, ["n", *(str(k) for k in run().cohort.groups.sizes)], strict=True)}  # fmt: skip
+    assert len(ends) == 1
+
+
 @pytest.mark.parametrize("compat", [True, False])
 def test_figures(compat):
     result = replicated(compat)
@@ -693,6 +930,7 @@ def test_figures(compat):
     assert plots.u_values.loc["max_neg", "u_value"] == pytest.approx(expected)
     assert plots.u_values.loc["var_pos", "delta"] == pytest.approx(0.05 if compat else 0.0025)
     assert np.isnan(plots.intervals.loc["fpr_Fx", "low_trans"]) == compat
+    assert "null_dist; intervals of 30 figures, u_values of 6" in repr(plots)
     from matplotlib import pyplot as plt
 
     assert not plt.get_fignums()  # nothing is left open
@@ -743,6 +981,10 @@ def test_labels_that_are_too_long_when_pasted_are_kept_apart():
 
 def test_without_intervals_no_figure_speaks_of_any():
     plots = get_plots(run())
+    assert repr(plots) == (
+        "Plots: cfpr, cfnr, cfpr_unlabeled, cfnr_unlabeled, metrics_pos, metrics_neg; intervals of "
+        "30 figures, no u-values"
+    )
     for figure in (plots.cfpr, plots.metrics_neg):
         assert not any("CI" in t or "confidence" in t for t in texts_of(figure))
     said = texts_of(get_plots(replicated()).cfpr)

@@ -47,6 +47,7 @@ def analysis_estimation(
     null_folds: Any = None,
     boot_folds: Any = None,
     n_jobs: int | None = 1,
+    progress: bool = False,
 ) -> AnalysisResult:
     """Counterfactual error rates by the arguments and names of the R package faircfint.
 
@@ -58,12 +59,13 @@ def analysis_estimation(
         Columns ``A1, A2`` (attributes), ``Y`` (outcome), ``D`` (treatment), ``S_prob`` (score), and
         the covariates. pandas, polars, pyarrow, duckdb, or a dict of arrays.
     cutoff : float
-        S = 1 if ``S_prob >= cutoff``.
+        S = 1 if ``S_prob >= cutoff``. Outside [0, 1] only with ``compat=True``, with a warning.
     estimator_type : {"standard", "small_internal", "small_borrow"}, default "standard"
         Weighting; or beside it the estimates for small groups, from these data alone or with
         external data.
     pi_model : formula, fitted statsmodels result, or array, optional
-        Model of D, or its probabilities, one per row. By default main effects of `pi_xvars`.
+        Model of D, or its probabilities, one per row. By default main effects of `pi_xvars`. A
+        formula has D on its left side, or nothing.
     pi_model_type : {"glm", "rf"}, default "glm"
         A random forest only with ``compat=False``.
     pi_model_seed : int, optional
@@ -74,12 +76,12 @@ def analysis_estimation(
     gen_null : bool, default False
         Whether to permute the groups.
     R_null : int, default 500
-        Permutations.
+        Permutations, at least 1 with `gen_null`.
     bootstrap : {"none", "rescaled"}, default "none"
         Subsamples of n^m_factor rows within group, outcome and call; with ``compat=False`` all rows
         with replacement, within group or, where external data take part, whatever their group.
     B : int, default 500
-        Bootstrap replicates.
+        Bootstrap replicates, at least 1 with a `bootstrap`; intervals take 40.
     m_factor : float, default 0.75
         Between 0 and 1.
     outcome_model_type : {"glm", "neural_net", "rf"}, default "glm"
@@ -93,7 +95,9 @@ def analysis_estimation(
     pa_xvars_int : sequence of str, optional
         Its covariates.
     data_external : data frame, optional
-        Columns A1, A2 and `pa_xvars_ext`, for ``estimator_type="small_borrow"``.
+        Columns A1, A2 and `pa_xvars_ext`, for ``estimator_type="small_borrow"``. Its numeric
+        covariates are standardised in fitting. With ``compat=True`` those of `data` are not, as in
+        R: give both tables standardised by the mean and standard deviation of this one.
     fit_method_ext : {"multinomial", "neural_net"}, default "multinomial"
     pa_xvars_ext : sequence of str, optional
         Covariates of the external model.
@@ -104,18 +108,23 @@ def analysis_estimation(
         Whether the figures are to be those of the R package. Otherwise the same question is put to
         cfair's own analyses.
     seed : int, SeedSequence, Generator or None, default None
-        None draws one; the result has it.
+        None draws one; the result has it. Rows are drawn by what they hold, so that their order
+        does not matter; but with a covariate rescaled the same seed draws other folds and
+        replicates.
     permutations : (R, n) array of int, optional
         Row i of null replicate r gets the groups of row ``permutations[r, i]``. Rows count from 0,
         and only those used do.
     resamples : sequence of arrays of int, optional
         Rows of each bootstrap replicate.
     folds : (n,) array, optional
-        Fold of each row used.
+        Fold of each row used. By default they are drawn, and rates of small groups depend on the
+        draw: see `seed`, and `cfair.faircfint` for how much.
     null_folds, boot_folds : sequence of arrays, optional
         Folds in each replicate: of all rows, and in the order of `resamples`. ``compat=True`` only.
     n_jobs : int or None, default 1
         Workers for the replicates, as in joblib.
+    progress : bool, default False
+        Show a bar when replicates take longer than a second.
 
     Returns
     -------
@@ -126,7 +135,7 @@ def analysis_estimation(
     DataError, FormulaError
         If the data cannot be used, or the R package would stop or give wrong figures.
     ValueError
-        For an option that is not allowed.
+        For an option that is not allowed, or replicates that are asked for and are none.
 
     References
     ----------
@@ -149,8 +158,10 @@ def analysis_estimation(
     [0.304, 0.191, 0.161]
     """
     check_option("bootstrap", bootstrap, ("none", "rescaled"))
-    if not isinstance(compat, (bool, np.bool_)):
-        raise ValueError(f"compat must be True or False, not {compat!r}.")
+    switches = {"compat": compat, "gen_null": gen_null, "progress": progress}
+    for name, value in switches.items():
+        if not isinstance(value, (bool, np.bool_)):
+            raise ValueError(f"{name} must be True or False, not {value!r}.")
     settings = Settings(
         cutoff=cutoff,
         estimator_type=estimator_type,
@@ -158,8 +169,8 @@ def analysis_estimation(
         pi_model_type=pi_model_type,
         pi_model_seed=pi_model_seed,
         pi_xvars=names_of(pi_xvars),
-        n_null=_count(R_null, "R_null", bool(gen_null), permutations),
-        n_boot=_count(B, "B", bootstrap == "rescaled", resamples),
+        n_null=_count(R_null, "R_null", permutations, "gen_null=True" if gen_null else ""),
+        n_boot=_count(B, "B", resamples, "" if bootstrap == "none" else f'bootstrap="{bootstrap}"'),
         m_factor=m_factor,
         outcome_model_type=outcome_model_type,
         outcome_xvars=names_of(outcome_xvars),
@@ -170,6 +181,7 @@ def analysis_estimation(
         compat=bool(compat),
         seed=seed_entropy(seed),
         n_jobs=n_jobs,
+        progress=bool(progress),
         permutations=permutations,
         resamples=resamples,
         folds=folds,
@@ -191,11 +203,14 @@ def analysis_estimation(
     return estimate_own(data, settings, external)
 
 
-def _count(value: Any, name: str, wanted: bool, given: Any) -> int:
-    """Number of replicates: that of the rows given, or as asked for."""
+def _count(value: Any, name: str, given: Any, asked: str) -> int:
+    """Number of replicates: that of the rows given, or as `asked` for."""
     if given is not None:
         return len(given)
-    return check_count(value, name) if wanted else 0
+    found = check_count(value, name) if asked else 0
+    if asked and not found:
+        raise ValueError(f"{name} must be at least 1 with {asked}, not {value!r}.")
+    return found
 
 
 def _external(

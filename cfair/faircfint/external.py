@@ -66,6 +66,44 @@ class ExternalModel:
         """Covariates."""
         return self._design.formula.columns
 
+    def scale_note(self, data: pd.DataFrame) -> str:
+        """Which covariates of other rows go in unscaled, though they are in units of their own.
+
+        Those with a mean beyond 0.5 or a standard deviation outside 0.5 to 2 in these rows, unless
+        the external rows were standardised when they came: then they are right as they are.
+
+        Parameters
+        ----------
+        data : pandas.DataFrame
+            With the covariates.
+
+        Returns
+        -------
+        str
+            Empty if there are none.
+        """
+        found = []
+        for name in self.mean.index:
+            values = formula_column(data[name])
+            if values.dtype.kind not in "iufb":
+                continue  # refused by the design
+            mean, sd, mean_out, sd_out = (
+                float(v) for v in (values.mean(), values.std(), self.mean[name], self.sd[name])
+            )
+            if _far(mean, sd, 0.5, 2) and _far(mean_out, sd_out, 0.1, 1.1):
+                found.append(
+                    f"{name} {mean:.3g} and {sd:.3g} (outside {mean_out:.3g}, {sd_out:.3g})"
+                )
+        if not found:
+            return ""
+        return (
+            "external covariates go unscaled into a model that was fitted to scaled ones, as the R "
+            "package has it (compat=True). In the data they have mean and standard deviation "
+            f"{show_some(found, 4)}, not about 0 and 1, so that membership by the external model "
+            "and alpha are off. Standardise them in both tables by the external mean and standard "
+            "deviation beforehand, or use compat=False"
+        )
+
     def probabilities(self, data: pd.DataFrame, groups: Groups, *, compat: bool) -> Array:
         """Probabilities of groups on other rows.
 
@@ -103,6 +141,11 @@ class ExternalModel:
         p = np.zeros((len(matrix), groups.n_groups))
         p[:, list(wanted.values())] = found[:, [own[label] for label in wanted]]
         return p
+
+
+def _far(mean: float, sd: float, by: float, factor: float) -> bool:
+    """Whether a mean and a standard deviation are far from 0 and 1."""
+    return abs(mean) > by or not 1 / factor <= sd <= factor
 
 
 def _standardised(frame: pd.DataFrame, mean: pd.Series, sd: pd.Series) -> pd.DataFrame:

@@ -9,9 +9,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cfair.errors import DataError
-from cfair.inference.bootstrap import BootstrapInterval, bootstrap_interval
+from cfair.inference.bootstrap import MIN_VALID, BootstrapInterval, bootstrap_interval
 from cfair.inference.uvalue import u_values
-from cfair.options import check_level
+from cfair.options import is_number
 
 Array = NDArray[np.float64]
 
@@ -76,13 +76,25 @@ def ci_norm(
     Returns
     -------
     pandas.DataFrame
-        Index the figures; ``point_est, var_est, se_est, low, high``, where ``var_est`` is the
-        variance of the rescaled replicates. NaN where fewer than 40 replicates are defined.
+        Index the figures; ``point_est, var_est, se_est, low, high, note``, where ``var_est`` is the
+        variance of the rescaled replicates. NaN where fewer than 40 replicates are defined; no
+        limits where all are equal but for rounding. ``note`` says which.
+
+    Raises
+    ------
+    DataError, ValueError
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> boot, defs = pd.DataFrame({"avg_neg": [0.3] * 60}), pd.Series({"avg_neg": 0.2})
+    >>> ci_norm(get_bs_rescaled(boot, defs, 500), defs, 500).loc["avg_neg", "note"]
+    'all 60 replicates are equal'
     """
     size = _size(sampsize, 1.0)
     table, scaled = _on_the_scale(bs_rescaled, defs, "normal", alpha, size)
-    table.insert(1, "var_est", scaled.se**2)
-    table.insert(2, "se_est", scaled.se / np.sqrt(size))
+    table.insert(1, "var_est", scaled.se**2 * size)
+    table.insert(2, "se_est", scaled.se)
     return table
 
 
@@ -110,8 +122,12 @@ def ci_tint(
     Returns
     -------
     pandas.DataFrame
-        Index the figures; ``point_est, low, high``. NaN where fewer than 40 replicates are defined,
-        or all are equal.
+        Index the figures; ``point_est, low, high, note``. NaN where fewer than 40 replicates are
+        defined, or all are equal but for rounding; ``note`` says which.
+
+    Raises
+    ------
+    DataError, ValueError
     """
     return _on_the_scale(bs_rescaled, defs, "basic", alpha, _size(sampsize, m_factor))[0]
 
@@ -145,17 +161,51 @@ def _size(sampsize: Any, m_factor: Any) -> float:
 def _on_the_scale(
     bs_rescaled: pd.DataFrame, defs: pd.Series, kind: str, alpha: float, size: float
 ) -> tuple[pd.DataFrame, BootstrapInterval]:
-    """Estimates with limits at the scale of so many rows, and the interval before scaling."""
+    """Estimates with their limits, and the interval, at the scale of so many rows."""
+    check_alpha(alpha)
     draws = bs_rescaled.to_numpy(dtype=np.float64)
     draws = np.where(np.isfinite(draws), draws, np.nan)  # a maximum of no pair is undefined
     estimate = defs[bs_rescaled.columns].to_numpy(dtype=np.float64)
-    scaled = bootstrap_interval(np.zeros_like(estimate), draws, kind, check_level(1 - alpha))
-    limits = {
+    # on the scale of the estimate, where equal replicates are equal but for rounding
+    scaled = bootstrap_interval(estimate, estimate + draws / np.sqrt(size), kind, 1 - alpha)
+    columns = {
         "point_est": estimate,
-        "low": estimate + scaled.low / np.sqrt(size),
-        "high": estimate + scaled.high / np.sqrt(size),
+        "low": scaled.low,
+        "high": scaled.high,
+        "note": _reasons(estimate, scaled, len(draws)),
     }
-    return pd.DataFrame(limits, index=bs_rescaled.columns), scaled
+    return pd.DataFrame(columns, index=bs_rescaled.columns), scaled
+
+
+def _reasons(estimate: Array, found: BootstrapInterval, n: int) -> list[str]:
+    """Why there is no interval; empty where there is one."""
+
+    def reason(value: float, low: float, n_valid: int) -> str:
+        if np.isfinite(low):
+            return ""
+        if not np.isfinite(value):
+            return "the estimate is undefined"
+        if n_valid < n and n_valid < MIN_VALID:
+            return f"defined in {n_valid} of {n} replicates, an interval takes {MIN_VALID}"
+        if n < MIN_VALID:
+            return too_few(n)
+        return f"all {n_valid} {'defined ' * (n_valid < n)}replicates are equal"
+
+    return [reason(*one) for one in zip(estimate, found.low, found.n_valid.tolist(), strict=True)]
+
+
+def too_few(n: int) -> str:
+    """What there is to say of so few replicates."""
+    return f"{n} replicate{'s' * (n != 1)}, an interval takes at least {MIN_VALID}"
+
+
+def check_alpha(alpha: Any) -> float:
+    """Check the user's alpha, of intervals of level 1 - alpha."""
+    if not is_number(alpha) or not 0 < alpha < 1:
+        raise ValueError(
+            f"alpha must be between 0 and 1, such as 0.05 for 95% intervals, not {alpha!r}."
+        )
+    return float(alpha)
 
 
 def u_table(defs: pd.Series, table_null: pd.DataFrame, delta: float, *, as_r: bool) -> pd.DataFrame:

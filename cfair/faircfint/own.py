@@ -56,6 +56,7 @@ def estimate_own(data: Any, s: Settings, external: ExternalModel | None) -> Anal
         "permutations": s.permutations,
         "seed": s.seed,
         "n_jobs": s.n_jobs,
+        "progress": s.progress,
     }
     result = audit.counterfactual(s.propensity, **replicates)
     rates = {m: result.estimates_of(m).estimate[None] for m in ("fpr", "fnr", "cfpr", "cfnr")}

@@ -19,7 +19,7 @@ from cfair.analyses.small_subgroup_models import (
 )
 from cfair.analyses.treatment import FittedModels, fit_models, read_counterfactual
 from cfair.cohort import Cohort, make_cohort
-from cfair.errors import ConvergenceWarning, DataError, SmallGroupWarning, warn
+from cfair.errors import CfairWarning, ConvergenceWarning, DataError, SmallGroupWarning, warn
 from cfair.estimators.confusion import confusion_counts
 from cfair.estimators.ipw import ipw_weights
 from cfair.faircfint.external import ExternalModel
@@ -85,7 +85,7 @@ def estimate_as_r(data: Any, s: Settings, external: ExternalModel | None) -> Ana
         seed=s.seed,
         n_jobs=s.n_jobs,
         exact=True,
-        progress=False,
+        progress=s.progress,
     )
     fits = _fit(table, s, given, external)
     groups = fits.cohort.groups
@@ -120,6 +120,7 @@ class Fits:
     refitted: FittedModels
     small: FittedSmallSubgroups | None = None
     small_refitted: SmallSubgroupModels | None = None
+    said: str = ""
 
     @property
     def models(self) -> CounterfactualModels:
@@ -129,7 +130,7 @@ class Fits:
     @property
     def notes(self) -> list[str]:
         """What was said of the fits."""
-        found = list(self.observed.notes)
+        found = [*self.observed.notes, *([self.said] if self.said else [])]
         if self.small is not None:
             found += [*self.small.outcome.notes, *self.small.membership.notes]
         own, other = self.observed.propensity, self.refitted.propensity
@@ -148,6 +149,10 @@ def _fit(table: Input, s: Settings, given: Replicates, external: ExternalModel |
     if s.pi_model is not None and s.replicated:
         propensities.append(s.own_propensity)
     read = [read_counterfactual(declared, p, None, "ipw", None) for p in propensities]
+    for model in read:
+        declared.with_left_side(
+            "treatment", model.left_of("propensity")
+        )  # refuses one other than D
     columns = [c for request in read for c in request.columns]
     columns += [c for xvars in s.xvars.values() for c in xvars]
     columns += external.columns if external is not None else ()
@@ -162,9 +167,12 @@ def _fit(table: Input, s: Settings, given: Replicates, external: ExternalModel |
     if not s.small:
         return Fits(cohort, fitted[0], fitted[-1])
     codes = _observed_folds(cohort, fitted[0].models.rows, s)
-    p_external = None
+    p_external, said = None, ""
     if external is not None:
         p_external = external.probabilities(cohort.data, cohort.groups, compat=True)
+        said = external.scale_note(cohort.data)
+        if said:
+            warn(f"{said}.", CfairWarning)
     small = []
     for propensity in propensities:
         request = read_small_subgroups(
@@ -183,7 +191,7 @@ def _fit(table: Input, s: Settings, given: Replicates, external: ExternalModel |
                 request, cohort, declared, LIMITS, labels=given.permutes, seed=s.seed, exact=True
             )
         )
-    return Fits(cohort, fitted[0], fitted[-1], small[0], small[-1].models)
+    return Fits(cohort, fitted[0], fitted[-1], small[0], small[-1].models, said)
 
 
 def _estimates(fits: Fits) -> Rates:
@@ -224,7 +232,13 @@ def _null_rates(fits: Fits, s: Settings, given: Replicates) -> Rates | None:
     models, small, perms = fits.models, fits.small_refitted, given.permutations
     if small is None:
         found = permutation_null(
-            models, n_perm=s.n_null, seed=s.seed, permutations=perms, n_jobs=s.n_jobs, exact=True
+            models,
+            n_perm=s.n_null,
+            seed=s.seed,
+            permutations=perms,
+            n_jobs=s.n_jobs,
+            exact=True,
+            progress=s.progress,
         )
         _warn_not_converged(found.not_converged, s.n_null, "null")
         return _from_cells(fits.cohort, found.cells, found.observed)
@@ -255,7 +269,12 @@ def _boot_rates(fits: Fits, s: Settings, given: Replicates) -> Rates | None:
         resamples = subsamples(models.rows, keys, s.n_boot, s.m_factor, s.seed)
     if small is None:
         found = bootstrap_draws(
-            models, n_boot=s.n_boot, seed=s.seed, resamples=resamples, n_jobs=s.n_jobs
+            models,
+            n_boot=s.n_boot,
+            seed=s.seed,
+            resamples=resamples,
+            n_jobs=s.n_jobs,
+            progress=s.progress,
         )
         _warn_not_converged(found.not_converged, s.n_boot, "bootstrap")
         return _from_cells(fits.cohort, found.cells, found.observed)
@@ -321,6 +340,7 @@ def _folds_anew(
         work,
         streams(s.seed, purpose, n),
         n_jobs=s.n_jobs,
+        progress=s.progress,
         label=what,
         processes=models.learns or small.learns,
     )
@@ -373,18 +393,21 @@ def _boundary_notes(rates: Rates, groups: Groups) -> list[str]:
 
 def _replicate_notes(draws: Rates, groups: Groups, what: str) -> list[str]:
     """Warn of replicates in which a counterfactual rate is 0 or 1, or undefined."""
-    own = [v[:, : groups.n_groups] for m, v in draws.items() if m not in ("fpr", "fnr")]
-    found = np.hstack(own)
-    boundary = int(((found == 0) | (found == 1)).any(axis=1).sum())
-    undefined = int(np.isnan(found).any(axis=1).sum())
+    own = {m: v[:, : groups.n_groups] for m, v in draws.items() if m not in ("fpr", "fnr")}
+    found = np.hstack(list(own.values()))
+    labels = [f"{_NAMES[metric]} of {name}" for metric in own for name in pasted(groups)]
     notes = []
-    if boundary:
-        notes.append(
-            f"{what}: in {boundary} of {len(found)} replicates a counterfactual rate is exactly 0 "
-            "or 1, and the summaries leave it out (compat=True)"
-        )
-    if undefined:
-        notes.append(f"{what}: in {undefined} of {len(found)} replicates a rate is undefined")
+    for at, does, so in (
+        ((found == 0) | (found == 1), "a counterfactual rate is exactly 0 or 1",
+         ", and the summaries leave it out (compat=True)"),
+        (np.isnan(found), "a rate is undefined", ""),
+    ):  # fmt: skip
+        times = at.sum(axis=0)
+        if times.any():
+            most = [k for k in np.argsort(-times, kind="stable") if times[k]]
+            shown = show_some([f"{labels[k]} ({times[k]})" for k in most], 4)
+            n = int(at.any(axis=1).sum())
+            notes.append(f"{what}: in {n} of {len(found)} replicates {does}{so}: {shown}")
     return _warned(notes)
 
 

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from cfair.errors import DataError
+from cfair.errors import CfairWarning, DataError, warn
 from cfair.estimators.disparity import STATISTICS
-from cfair.faircfint.intervals import ci_norm, ci_tint, ci_trunc, get_bs_rescaled, u_table
+from cfair.faircfint.intervals import (
+    check_alpha,
+    ci_norm,
+    ci_tint,
+    ci_trunc,
+    get_bs_rescaled,
+    u_table,
+)
 from cfair.faircfint.results import SIGNS, SUMMARIES, AnalysisResult, group_names, in_order
-from cfair.options import check_level
+from cfair.frame import show_some
 from cfair.results.deltas import check_deltas
 
 if TYPE_CHECKING:
@@ -32,9 +40,10 @@ _LABELS = {
 }
 _COLUMNS = ["point_est", "se_est", "low_trans", "high_trans"]
 _LIMITS = _COLUMNS[2:]
+_NO_SE = "no standard error: absolute differences are not normal, and the interval does without"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Plots:
     """Figures of an analysis, and the numbers in them.
 
@@ -49,10 +58,14 @@ class Plots:
     null_dist : matplotlib Figure or None
         Null distributions of all summaries; None without a null.
     intervals : pandas.DataFrame
-        Index the figures; ``point_est, se_est, low_trans, high_trans``. NaN where there is no
-        interval.
+        Index the figures; ``point_est, se_est, low_trans, high_trans, note``. NaN where there is no
+        interval or no standard error, with the reason in ``note``.
     u_values : pandas.DataFrame or None
-        Index the summaries; ``u_value, n_valid, delta, shown``.
+        Index the summaries; ``u_value, n_valid, delta, shown``. ``shown`` is the share to three
+        digits; with ``compat=True`` one that rounds to 0 is ``<0.001``, as R has it whatever the
+        number of null replicates, and otherwise ``0``.
+    notes : tuple of str
+        What stands under the figures: groups without an interval, or beside theirs.
     """
 
     cfpr: Figure
@@ -64,6 +77,14 @@ class Plots:
     null_dist: Figure | None
     intervals: pd.DataFrame
     u_values: pd.DataFrame | None
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        names = [f.name for f in fields(self) if f.name not in ("intervals", "u_values", "notes")]
+        drawn = [name for name in names if getattr(self, name) is not None]
+        u = "no u-values" if self.u_values is None else f"u_values of {len(self.u_values)}"
+        tables = f"intervals of {len(self.intervals)} figures, {u}"
+        return "\n".join([f"Plots: {', '.join(drawn)}; {tables}", *self.notes])
 
 
 def get_plots(
@@ -84,7 +105,8 @@ def get_plots(
     ----------
     results : AnalysisResult
     sampsize : int, optional
-        Rows n behind the intervals; those used by default.
+        Rows n behind the intervals with ``compat=True``; those used by default, and another number
+        is warned of.
     alpha : float, default 0.05
         Intervals of level 1 - alpha.
     m_factor : float, optional
@@ -113,11 +135,17 @@ def get_plots(
         raise DataError(
             f"results must be what analysis_estimation gives, not {type(results).__name__}."
         )
-    level = check_level(1 - alpha)
+    level = 1 - check_alpha(alpha)
     check_deltas(delta)
     names = _names(results, labels)
+    used = results.cohort.n_used
+    if sampsize is not None and sampsize != used:
+        so = (
+            "which intervals are for" if results.compat else "which intervals are from all the same"
+        )
+        warn(f"sampsize is {sampsize!r}, but {used:,} rows were used, {so}.", CfairWarning)
     if results.compat:
-        intervals = _intervals_as_r(results, sampsize, level, m_factor)
+        intervals = _intervals_as_r(results, sampsize, alpha, m_factor)
         limits = _limits_as_r(results, intervals)
     else:
         intervals, limits = _own_intervals(results, level)
@@ -125,6 +153,10 @@ def get_plots(
     if results.table_null is not None:
         u_values = u_table(results.defs, results.table_null, delta, as_r=results.compat)
         null_dist = _null_figure(results, u_values)
+    said: dict[str, list[str]] = {
+        metric: _rate_notes(results, intervals, metric, names) for metric in SIGNS.values()
+    }
+    said |= {f"metrics_{sign}": _metric_notes(results, intervals, sign) for sign in SIGNS}
     figures = {
         f"{metric}{end}": _rates_figure(results, limits, level, metric, names, numbers=not end)
         for metric in ("cfpr", "cfnr")
@@ -137,9 +169,12 @@ def get_plots(
     }
     from matplotlib import pyplot as plt
 
-    for figure in filter(None, figures.values()):
-        plt.close(figure)  # pyplot would else count and show all of them
-    return Plots(**figures, intervals=intervals, u_values=u_values)
+    for name, figure in figures.items():
+        if figure is not None:
+            _footnote(figure, said.get(name.removesuffix("_unlabeled"), []))
+            plt.close(figure)  # pyplot would else count and show all of them
+    notes = tuple(dict.fromkeys(note for part in said.values() for note in part))
+    return Plots(**figures, intervals=intervals, u_values=u_values, notes=notes)
 
 
 def _names(results: AnalysisResult, labels: Sequence[str] | None) -> list[str]:
@@ -167,24 +202,25 @@ def _ends(results: AnalysisResult) -> tuple[str, ...]:
 
 
 def _intervals_as_r(
-    results: AnalysisResult, sampsize: int | None, level: float, m_factor: float | None
+    results: AnalysisResult, sampsize: int | None, alpha: float, m_factor: float | None
 ) -> pd.DataFrame:
     """Intervals of summaries and of counterfactual rates of groups, in the order of ``defs``."""
     defs = results.defs
     found = pd.DataFrame(np.nan, index=defs.index, columns=pd.Index(_COLUMNS))
     found["point_est"] = defs
     if results.boot_out is None:
-        return found
+        return found.assign(note="no bootstrap was asked for")
     n = results.cohort.n_used if sampsize is None else sampsize
     m = results.m_factor if m_factor is None else m_factor
     scaled = get_bs_rescaled(results.boot_out, defs, n, m)
-    t = ci_trunc(ci_tint(scaled, defs, n, 1 - level, m))
+    t = ci_trunc(ci_tint(scaled, defs, n, alpha, m))
     without = ("fpr_", "fnr_", "cfpr_marg_", "cfnr_marg_")
     shown = np.array([not str(name).startswith(without) for name in defs.index])
     return found.assign(
-        se_est=ci_norm(scaled, defs, n, 1 - level)["se_est"].where(shown),
+        se_est=ci_norm(scaled, defs, n, alpha)["se_est"].where(shown),
         low_trans=t["low_trunc"].where(shown),
         high_trans=t["high_trunc"].where(shown),
+        note=t["note"].where(shown, "the R package gives none"),
     )
 
 
@@ -193,28 +229,98 @@ def _limits_as_r(results: AnalysisResult, intervals: pd.DataFrame) -> dict[str, 
     groups = results.cohort.groups
     found = {m: np.full((groups.n_groups + len(groups.margins), 2), np.nan) for m in results._rates}
     for metric, limits in found.items():
-        # by place, since two groups can have the same name
-        first = f"{metric}_{group_names(groups, compat=True)[0]}"
-        at = int(np.flatnonzero(intervals.index == first)[0])
-        limits[: groups.n_groups] = intervals[_LIMITS].iloc[at : at + groups.n_groups]
+        limits[: groups.n_groups] = intervals[_LIMITS].iloc[_places(results, intervals, metric)]
     return found
+
+
+def _places(results: AnalysisResult, intervals: pd.DataFrame, metric: str) -> slice:
+    """Rows of a rate of the groups, by place, since two groups can have the same name."""
+    names = group_names(results.cohort.groups, compat=results.compat)
+    at = int(np.flatnonzero(intervals.index == f"{metric}_{names[0]}")[0])
+    return slice(at, at + len(names))
 
 
 def _own_intervals(results: AnalysisResult, level: float) -> tuple[pd.DataFrame, dict[str, Array]]:
     """The same from cfair's own results: in the order of ``defs``, and the limits of the rates."""
-    rates, three = {}, {}
+    rates, three, notes, more = {}, {}, {}, {}
     for end in _ends(results):
         own = replace(results.est_choice["small" if end else "counterfactual"], level=level)
         for metric in SIGNS.values() if end else own.metrics:
             rates[metric + end] = np.stack([own.estimates_of(metric).se, *own.limits(metric)])
+            why = own.rows[own.metrics.index(metric)].notes
+            notes[metric + end] = np.where(np.isnan(rates[metric + end][1]), why, "")[None]
         table = own.disparities.set_index(["metric", "statistic"])
         for sign, metric in SIGNS.items():
             limits = table.loc[metric].loc[list(STATISTICS), ["ci_low", "ci_high"]]
             three[sign + end] = np.vstack([np.full(3, np.nan), limits.to_numpy().T])
-    found = in_order(rates, three, results.cohort.groups, compat=False).T
+            why = [note for note in notes[metric + end][0] if note]
+            none = why[0] if why else "fewer than two groups have an interval"
+            more[sign + end] = np.where(np.isnan(three[sign + end][1]), none, _NO_SE)[None]
+    groups = results.cohort.groups
+    found = in_order(rates, three, groups, compat=False).T
     found.columns = pd.Index(_COLUMNS[1:])
     found.insert(0, "point_est", results.defs.to_numpy())
+    found["note"] = in_order(notes, more, groups, compat=False).iloc[0]
     return found, {metric: values[1:].T for metric, values in rates.items()}
+
+
+# -- what there is to say -------------------------------------------------------------------------
+
+
+def _rate_notes(
+    results: AnalysisResult, intervals: pd.DataFrame, metric: str, names: Sequence[str]
+) -> list[str]:
+    found = []
+    for end in _ends(results):
+        part = intervals.iloc[_places(results, intervals, metric + end)]
+        found += _notes(results, part, [f"{_LABELS[metric + end]} of {name}" for name in names])
+    if results.compat and results.boot_out is not None:
+        found.append("No interval of observed rates and single levels: the R package gives none.")
+    return found
+
+
+def _metric_notes(results: AnalysisResult, intervals: pd.DataFrame, sign: str) -> list[str]:
+    shown = {
+        f"{short}_{sign}{end}": f"{long} difference in {_LABELS[SIGNS[sign] + end]}"
+        for end in _ends(results)
+        for short, long in (("avg", "average"), ("max", "largest"))
+    }
+    return _notes(results, intervals.loc[list(shown)], list(shown.values()))
+
+
+def _notes(results: AnalysisResult, part: pd.DataFrame, labels: Sequence[str]) -> list[str]:
+    """Which of these estimates have no interval, and why; and which lie beside theirs."""
+    if results.compat and results.boot_out is None:
+        return []  # no figure speaks of intervals
+    estimate = part["point_est"].to_numpy(dtype=np.float64)
+    low, high = part[_LIMITS].to_numpy(dtype=np.float64).T
+    found: dict[str, list[str]] = {}
+    for k in np.flatnonzero(np.isfinite(estimate) & np.isnan(low)):
+        found.setdefault(str(part["note"].iloc[k]), []).append(labels[int(k)])
+    said = [f"No interval ({why}): {show_some(which, 3)}." for why, which in found.items()]
+    beside = np.flatnonzero((estimate < low - 1e-12) | (estimate > high + 1e-12))
+    if len(beside):
+        which = show_some([labels[int(k)] for k in beside], 3)
+        said.append(
+            f"Beside its interval: {which}. R's intervals are the replicates turned round the "
+            "estimate, and centred elsewhere where these are; compat=False has them around it."
+        )
+    return said
+
+
+def _footnote(figure: Any, lines: Sequence[str]) -> None:
+    """Write lines under a figure, which grows by as much."""
+    if not lines:
+        return
+    from cfair.plotting.style import GREY, base_size, plain, settle_fonts
+
+    size = 0.85 * base_size()
+    width, height = figure.get_size_inches()
+    columns = int(72 * width / (0.52 * size))
+    wrapped = [row for line in lines for row in textwrap.wrap(plain(line, 400), columns)]
+    figure.set_size_inches(width, height + 1.35 * size * len(wrapped) / 72)
+    figure.supxlabel("\n".join(wrapped), x=0.01, ha="left", fontsize=size, color=GREY)
+    settle_fonts(figure)
 
 
 # -- figures --------------------------------------------------------------------------------------

@@ -138,13 +138,22 @@ def _with_call(frame: pd.DataFrame, cutoff: Any) -> Roles:
     if not number or score.dtype.kind not in "iuf":
         return roles  # refused there
     values = score.to_numpy(dtype=np.float64)
-    if np.isinf(values).any() or (0 <= cutoff <= 1 and ((values >= 0) & (values <= 1)).all()):
+    inside = bool(((values >= 0) & (values <= 1)).all())
+    if np.isinf(values).any() or (0 <= cutoff <= 1 and inside):
         return roles
-    warn(
-        f"S_prob runs from {values.min():.4g} to {values.max():.4g} and the cutoff is {cutoff:g}: "
-        "these are no probabilities. S = 1 if S_prob >= cutoff, as in the R package.",
-        CfairWarning,
-    )
+    runs = f"S_prob runs from {values.min():.4g} to {values.max():.4g}"
+    if inside:
+        warn(
+            f"the cutoff {cutoff:g} is outside [0, 1], and {runs}: S = {int(cutoff < 0)} in all "
+            "rows, as in the R package. Give the cutoff as a probability, such as 0.5.",
+            CfairWarning,
+        )
+    else:
+        warn(
+            f"{runs} and the cutoff is {cutoff:g}: these are no probabilities. S = 1 if "
+            "S_prob >= cutoff, as in the R package.",
+            CfairWarning,
+        )
     call = pd.Series((values >= cutoff).astype(int), frame.index, name=f"S_prob >= {cutoff:g}")
     return replace(roles, score=None, cutoff=None, prediction=call)
 

@@ -11,12 +11,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cfair.cohort import Cohort
+from cfair.errors import CfairWarning, warn
 from cfair.estimators.disparity import disparities
 from cfair.estimators.ipw import ipw_weights
+from cfair.faircfint.intervals import too_few
 from cfair.faircfint.reading import pasted, twice
 from cfair.faircfint.settings import Settings
 from cfair.frame import show_some
 from cfair.groups import Groups
+from cfair.inference.bootstrap import MIN_VALID
 from cfair.nuisance.crossfit import Folds
 from cfair.nuisance.propensity import Propensity
 from cfair.nuisance.small_outcome import CallOutcome
@@ -28,6 +31,7 @@ from cfair.results.report import (
     attribute_rows,
     cohort_facts,
     notes_lines,
+    plural,
     treatment_fact,
 )
 
@@ -49,6 +53,10 @@ _COLUMNS = {
     "fpr": "FPR",
     "fnr": "FNR",
 }
+_TURNED = (
+    "; R's intervals are these turned round the estimate, and can lie beside it (compat=False: "
+    "around it)"
+)
 
 
 # -- figures by their R names ---------------------------------------------------------------------
@@ -184,10 +192,11 @@ class AnalysisResult(Printed):
 
     def summary(self) -> str:
         """The result as text, as `print` shows it."""
+        facts = self._facts()
         return text.page(
             f"faircfint: {self.estimator_type} estimator, compat {self.compat}",
             [
-                text.facts(self._facts()),
+                text.facts(facts, indent=max(13, *(2 + len(name) for name, _ in facts))),
                 self._group_lines(),
                 self._margin_lines(),
                 self._summary_lines(),
@@ -205,7 +214,8 @@ class AnalysisResult(Printed):
             facts.append(("borrowing", f"alpha {self.alpha:.4g}, the share of the external model"))
         for name, table in (("null", self.table_null), ("bootstrap", self.boot_out)):
             if table is not None:
-                facts.append((name, f"{len(table):,} replicates"))
+                turned = self.compat and name == "bootstrap"
+                facts.append((name, f"{plural(len(table), 'replicate')}{_TURNED * turned}"))
         how = (
             "True: the figures of the R package; cfair.faircfint lists where cfair differs"
             if self.compat
@@ -219,7 +229,7 @@ class AnalysisResult(Printed):
             [*own, *(text.number(float(self._rates[m][0, t])) for m in metrics)]
             for own, t in zip(names, targets, strict=True)
         ]
-        return text.table([*header, *(_COLUMNS[m] for m in metrics)], rows, left=len(header))
+        return text.table([*header, *(_COLUMNS[m] for m in metrics)], rows, left=len(header) - 1)
 
     def _group_lines(self) -> list[str]:
         groups = self.cohort.groups
@@ -271,11 +281,15 @@ def make_result(
     alike = twice(defs.index.tolist())
     if alike:
         notes.append(f"two groups have the same pasted label: {show_some(alike, 4)} occur twice")
+    n_boot = MIN_VALID if tables["boot"] is None else len(tables["boot"])
+    if n_boot < MIN_VALID and (s.compat or s.small):  # others have intervals without a bootstrap
+        notes.append(f"no intervals from the bootstrap: {too_few(n_boot)}")
+        warn(f"{notes[-1]}.", CfairWarning)
     models = [("propensity", of_rows["pi_model"].text)]
     if s.small:
         folds = f"{of_rows['folds'].nunique()} folds"
         models += [
-            ("outcome", f"{of_rows['outcome_model'].text}, {s.outcome_model_type}"),
+            ("outcome model", f"{of_rows['outcome_model'].text}, {s.outcome_model_type}"),
             ("membership", f"{' + '.join(s.pa_xvars_int)}, {s.fit_method_int}, {folds}"),
         ]
     return AnalysisResult(

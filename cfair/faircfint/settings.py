@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ import numpy as np
 
 from cfair.errors import DataError
 from cfair.nuisance.learners import Learner, require_sklearn
-from cfair.options import check_option
+from cfair.options import check_option, is_number
 
 ESTIMATORS: tuple[str, ...] = ("standard", "small_internal", "small_borrow")
 METHODS: tuple[str, ...] = ("multinomial", "neural_net")
@@ -106,6 +107,7 @@ class Settings:
     compat: bool
     seed: int
     n_jobs: int | None
+    progress: bool = False
     permutations: Any = field(default=None, repr=False)
     resamples: Any = field(default=None, repr=False)
     folds: Any = field(default=None, repr=False)
@@ -167,6 +169,11 @@ class Settings:
         check_option("outcome_model_type", self.outcome_model_type, ("glm", "neural_net", "rf"))
         check_option("fit_method_int", self.fit_method_int, METHODS)
         check_option("borrow_metric", self.borrow_metric, ("brier", "auc"))
+        if not is_number(self.cutoff) or math.isnan(self.cutoff):
+            raise DataError(
+                f"cutoff must be a number, such as 0.5, not {self.cutoff!r}: S = 1 if "
+                "S_prob >= cutoff."
+            )
         if not self.compat and (self.null_folds is not None or self.boot_folds is not None):
             raise DataError("null_folds and boot_folds need compat=True: else folds are kept.")
         if not self.pi_xvars and self.pi_model is None:

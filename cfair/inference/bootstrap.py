@@ -306,9 +306,9 @@ class BootstrapInterval:
     Attributes
     ----------
     low, high : (q,) arrays
-        NaN where fewer than `MIN_VALID` replicates are defined, or all are equal.
+        NaN where fewer than `MIN_VALID` replicates are defined, or all are equal but for rounding.
     se : (q,) array
-        Standard deviation of the replicates.
+        Standard deviation of the replicates; 0 where all are equal.
     n_valid : (q,) array
         Replicates in which the quantity is defined.
     """
@@ -358,8 +358,12 @@ def bootstrap_interval(
     filled = np.where(enough, draws, 0.0)
     mean = np.where(defined, draws, 0.0).sum(axis=0) / np.maximum(n_valid, 1)
     squares = np.where(defined, draws - mean, 0.0) ** 2
-    se = np.where(enough, np.sqrt(squares.sum(axis=0) / np.maximum(n_valid - 1, 1)), np.nan)
-    varied = enough & (se > 0)
+    top = np.max(draws, axis=0, where=defined, initial=-np.inf)
+    bottom = np.min(draws, axis=0, where=defined, initial=np.inf)
+    # not by their standard deviation: that of equal replicates is 1e-17, since a mean is rounded
+    varied = enough & (top - bottom > 1e-12 * np.maximum(np.abs(top), np.abs(bottom)))
+    se = np.sqrt(squares.sum(axis=0) / np.maximum(n_valid - 1, 1))
+    se = np.where(enough, np.where(varied, se, 0.0), np.nan)
     tails = np.array([(1 - level) / 2, (1 + level) / 2])
     if kind == "normal":
         half = ndtri(tails[1]) * se
