@@ -13,9 +13,17 @@ from typing import TYPE_CHECKING, Any
 from cfair._version import __version__
 
 if TYPE_CHECKING:
+    from cfair.analyses.gap_design import gap_power, gap_sample_size
+    from cfair.analyses.planning import (
+        equivalence_margin,
+        equivalence_plan,
+        equivalence_power,
+        equivalence_sample_size,
+    )
     from cfair.analyses.representation import representation_of
     from cfair.audit import Audit
     from cfair.datasets import load_cohort, simulate_cohort, true_disparities, true_rates
+    from cfair.equivalence.margins import margin_from_patients, margin_in_patients
     from cfair.metrics.segmentation import segmentation_gaps
     from cfair.metrics.superadditivity import intersectional_gap
     from cfair.nuisance.learners import Learner
@@ -25,9 +33,17 @@ if TYPE_CHECKING:
 _WHERE = {
     "Audit": "cfair.audit",
     "Learner": "cfair.nuisance.learners",
+    "equivalence_margin": "cfair.analyses.planning",
+    "equivalence_plan": "cfair.analyses.planning",
+    "equivalence_power": "cfair.analyses.planning",
+    "equivalence_sample_size": "cfair.analyses.planning",
     "fit_and_audit": "cfair.workflow",
+    "gap_power": "cfair.analyses.gap_design",
+    "gap_sample_size": "cfair.analyses.gap_design",
     "intersectional_gap": "cfair.metrics.superadditivity",
     "load_cohort": "cfair.datasets",
+    "margin_from_patients": "cfair.equivalence.margins",
+    "margin_in_patients": "cfair.equivalence.margins",
     "representation_of": "cfair.analyses.representation",
     "segmentation_gaps": "cfair.metrics.segmentation",
     "simulate_cohort": "cfair.datasets",
@@ -40,9 +56,17 @@ __all__ = [
     "Audit",
     "Learner",
     "__version__",
+    "equivalence_margin",
+    "equivalence_plan",
+    "equivalence_power",
+    "equivalence_sample_size",
     "fit_and_audit",
+    "gap_power",
+    "gap_sample_size",
     "intersectional_gap",
     "load_cohort",
+    "margin_from_patients",
+    "margin_in_patients",
     "representation_of",
     "segmentation_gaps",
     "simulate_cohort",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from cfair.results.counterfactual import CounterfactualResult
+    from cfair.results.equivalence import EquivalenceResult
     from cfair.results.group_intervention import GroupInterventionResult
     from cfair.results.interaction import InteractionResult
     from cfair.results.observed import ObservedResult
@@ -185,6 +186,90 @@ class Audit:
             level=level,
             interval=interval,
             aggregate_interval=aggregate_interval,
+        )
+
+    def equivalence(
+        self,
+        metrics: str | Sequence[str] | None = None,
+        *,
+        margin: tuple[float, float] | Mapping[str, tuple[float, float]] | None = None,
+        contrast: str = "ratio",
+        reference: Any = None,
+        attribute: str | None = None,
+        alpha: float = 0.05,
+        method: str = "auto",
+        adjust: str | None = None,
+    ) -> EquivalenceResult:
+        """Whether groups are equivalent in observed rates: two one-sided tests of every pair.
+
+        Other results have the same verb: ``audit.counterfactual(...).equivalence("cfpr")`` asks it
+        of the rates had nobody been treated, ``audit.performance().equivalence("auc", ...)`` of
+        the quality of the score.
+
+        Parameters
+        ----------
+        metrics : str or sequence of str, optional
+            Any observed rates; selection rate, TPR, FPR and PPV by default. ``"sensitivity"`` and
+            ``"specificity"`` are read as ``"tpr"`` and ``"tnr"``.
+        margin : (float, float) or mapping of metric to (float, float), optional
+            Within what the contrast counts as no difference: to be chosen for the case, before the
+            data are seen. By default (0.8, 1.25) for ratios and odds ratios; a difference needs
+            one.
+        contrast : {"ratio", "odds_ratio", "difference"}, default "ratio"
+            Of the rate of a group to that of its reference.
+        reference : label, optional
+            Group that all others are compared with, or ``"overall"``. All pairs by default.
+        attribute : str, optional
+            Compare the levels of this attribute instead of the intersectional groups.
+        alpha : float, default 0.05
+            Size of each one-sided test; the interval that decides has level 1 - 2 alpha.
+        method : {"auto", "score", "wald"}, default "auto"
+            Score tests where rates are counts of independent rows, and Wald tests where there are
+            weights or clusters; or one of the two throughout.
+        adjust : str or None, default None
+            How p-values and verdicts are adjusted over all pairs and metrics. That *all* pairs are
+            equivalent needs no correction.
+
+        Returns
+        -------
+        EquivalenceResult
+            With frames ``pairs`` and ``overall``, and ``plot()``. Each pair is "equivalent",
+            "different" (beyond the margin), "not enough data", "no power" or "undefined".
+
+        Raises
+        ------
+        DataError
+            If there is only one group, or no such reference.
+        ValueError
+            For an option that is not allowed.
+
+        See Also
+        --------
+        cfair.results.rates.RatesResult.equivalence : the tests and their references.
+
+        Examples
+        --------
+        >>> import cfair
+        >>> audit = cfair.Audit(
+        ...     cfair.load_cohort(), outcome="readmitted", score="risk", cutoff=0.5, groups="sex"
+        ... )
+        >>> frame = audit.equivalence("sensitivity", margin=(0.8, 1.25), reference="M").pairs
+        >>> frame[["metric", "group", "estimate", "ci_low", "ci_high", "verdict"]].round(3)
+          metric group  estimate  ci_low  ci_high     verdict
+        0    tpr     F     0.982   0.909    1.063  equivalent
+        """
+        from cfair.analyses.equivalence import equivalence
+
+        return equivalence(
+            self._counts(),
+            metrics,
+            margin=margin,
+            contrast=contrast,
+            reference=reference,
+            attribute=attribute,
+            alpha=alpha,
+            method=method,
+            adjust=adjust,
         )
 
     def performance(

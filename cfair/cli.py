@@ -1,4 +1,4 @@
-"""The command line: ``cfair example``, ``cfair audit`` and ``cfair representation``."""
+"""The command line: ``cfair example``, ``audit``, ``representation`` and ``power``."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ the error rates had nobody been treated.
   cfair example                            the whole of it on a simulated cohort that ships along
   cfair audit FILE --outcome .. --groups ..  the same on your own table
   cfair representation FILE --cross sex,race who is in a table, and which groups are too small
+  cfair power --share .. --prevalence ..     plan a study that is to show equal rates: no data yet
 """
 
 
@@ -115,7 +116,80 @@ def _parser() -> argparse.ArgumentParser:
     who.add_argument("file", type=Path, metavar="FILE", help="a row is a patient")
     _add_representation(who)
     who.set_defaults(run=_representation)
+
+    power = commands.add_parser(
+        "power", help="plan a study that is to show equal rates: power, sample size and margin"
+    )
+    _add_power(power)
+    power.set_defaults(run=_power)
     return parser
+
+
+_PLAN: dict[str, str] = {
+    "share": "share of the group, as a rule the disadvantaged one; the reference is the rest",
+    "prevalence": "share of patients with the event, in (0, 1)",
+    "sensitivity": "that the model is expected to have, in (0, 1)",
+    "specificity": "the same",
+    "reference-prevalence": "of the reference, if another than the group's",
+    "reference-sensitivity": "the same",
+    "reference-specificity": "the same",
+}
+
+
+def _add_power(parser: argparse.ArgumentParser) -> None:
+    for name, text in _PLAN.items():
+        needed = not name.startswith("reference")
+        parser.add_argument(f"--{name}", type=float, required=needed, metavar="NUMBER", help=text)
+    parser.add_argument(
+        "--n", type=int, metavar="N", help="patients there are, in both groups together"
+    )
+    parser.add_argument(
+        "--margin", type=float, nargs=2, metavar=("LOW", "HIGH"),
+        help="how far apart still counts as equal (default: 0.8 1.25, the four-fifths rule; a "
+        "difference has no default)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--contrast", choices=("ratio", "odds_ratio", "difference"), default="ratio",
+        help="what the margin is of, group to reference (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--alpha", type=float, default=0.05, metavar="NUMBER",
+        help="level of each of the two tests (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--power", type=float, default=0.8, metavar="NUMBER", help="wanted (default: %(default)s)"
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for tables and plots")
+
+
+def _power(arguments: argparse.Namespace) -> None:
+    """Print a plan of equivalence tests, and write tables and plots if a folder is given."""
+    from cfair.analyses.planning import equivalence_plan
+
+    if arguments.margin is None and arguments.contrast == "difference":
+        raise ValueError("a difference has no default margin: give --margin, such as -0.05 0.05.")
+    plan = equivalence_plan(
+        arguments.n,
+        **{name.replace("-", "_"): getattr(arguments, name.replace("-", "_")) for name in _PLAN},
+        margin=arguments.margin,
+        contrast=arguments.contrast,
+        alpha=arguments.alpha,
+        power=arguments.power,
+    )
+    print(plan)
+    if arguments.out is None:
+        return
+    from cfair.plotting import save_all
+
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "power.txt").write_text(f"{plan}\n", encoding="utf-8")
+    plan.frame.to_csv(arguments.out / "power.csv", index=False)
+    plan.prevalence_alone.to_csv(arguments.out / "power_prevalence.csv", index=False)
+    plots = {"power_by_n": plan.plot_power, "power_by_margin": plan.plot_margin}
+    written = ["power.txt", "power.csv", "power_prevalence.csv"]
+    written += [path.name for path in save_all(plots, arguments.out)]
+    print(f"\n{len(written)} files in {arguments.out}/:")
+    print("  " + "\n  ".join(written))
 
 
 def _add_representation(parser: argparse.ArgumentParser) -> None:

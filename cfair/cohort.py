@@ -113,6 +113,8 @@ class Cohort:
     repeats : (n,) int array or None
         Rows that each entry of the arrays stands for, where the table was counted in its own
         engine; None where an entry is a row.
+    missing_levels : dict of str to str
+        By attribute, the level that its missing values are, where they are one.
     """
 
     y: NDArray[np.int8]
@@ -139,6 +141,7 @@ class Cohort:
     weights: NDArray[np.float64] | None = None
     weights_name: str | None = None
     repeats: NDArray[np.int64] | None = None
+    missing_levels: dict[str, str] = field(default_factory=dict)
 
     @property
     def n_clusters(self) -> int | None:
@@ -209,7 +212,8 @@ def declare(data: Any, roles: Roles, *, count: bool = False) -> Declared:
     _warn_of_small_groups(rows.small, roles.min_group_size)
     side = _one_side(declared, rows.keep)
     if side:
-        warn(f"{side} Is the cutoff on the scale of the score?", CutoffWarning)
+        ask = " Is the cutoff on the scale of the score?" if roles.prediction is None else ""
+        warn(f"{side}{ask}", CutoffWarning)
     return replace(declared, warned=frozenset(rows.small))
 
 
@@ -436,6 +440,9 @@ def _assemble(
         weights=None if weights is None else _mean_one(weights.values[keep]),
         weights_name=None if weights is None else weights.name,
         repeats=rows.groups.repeats,
+        missing_levels={
+            a.name: a.missing_level for a in declared.attributes if a.missing_level is not None
+        },
     )
 
 

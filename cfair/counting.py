@@ -92,8 +92,9 @@ def declare_counted(data: Any, roles: Roles) -> Declared:
     try:
         declared = read_declaration(counted.lines, roles)
     except DataError:
-        read_declaration(counted.rows(), roles)  # the same complaint, in rows
-        raise
+        declared = None
+    if declared is None:
+        return read_declaration(counted.rows(), roles)  # which complains of rows, not of lines
     return replace(declared, repeats=counted.repeats, lazy=data)
 
 

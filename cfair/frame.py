@@ -10,7 +10,7 @@ import decimal
 import difflib
 import numbers
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -36,11 +36,14 @@ class Table:
         The rows' labels: the pandas index, or 0..n-1 for frames that have none.
     source : object
         The eager frame that holds the values. The caller's frame is never changed.
+    has_index : bool
+        Whether the labels are the caller's own, so that a Series can be matched by them.
     """
 
     names: tuple[Hashable, ...]
     index: pd.Index
     source: Any
+    has_index: bool = False
 
     @property
     def n_rows(self) -> int:
@@ -87,7 +90,7 @@ class Table:
         else:
             arrow = hasattr(self.source, "column_names")
             source = self.source.take(rows) if arrow else self.source[rows]
-        return Table(self.names, self.index[rows], source)
+        return replace(self, index=self.index[rows], source=source)
 
     def align(self, values: Any, what: str) -> pd.Series:
         """Values given beside the table, as a column on its index.
@@ -108,6 +111,12 @@ class Table:
     def _align_series(self, values: pd.Series, what: str) -> pd.Series:
         if values.index.equals(self.index):
             return values.set_axis(self.index)
+        if not self.has_index:
+            raise DataError(
+                f"{what}: the Series {values.name!r} has an index "
+                f"({_show_index(values.index)}), but the table has none to match it by. Give the "
+                f"values alone, in the order of the table's rows: {what}=series.to_numpy()."
+            )
         both_unique = values.index.is_unique and self.index.is_unique
         if both_unique and len(values) == self.n_rows:
             where = values.index.get_indexer(self.index)
@@ -125,7 +134,10 @@ class Table:
         if name in self.index.names:
             return "It is a level of the index: make it a column with .reset_index()."
         known = {str(own).lower(): str(own) for own in self.names}
-        near = difflib.get_close_matches(str(name).lower(), known, n=3, cutoff=0.6)
+        sought = str(name).lower()
+        parts = [own for own in known if len(sought) > 2 and (sought in own or own in sought)]
+        close = difflib.get_close_matches(sought, known, n=3, cutoff=0.6)
+        near = list(dict.fromkeys([*parts, *close]))[:3]
         if near:
             return "The nearest names: " + ", ".join(repr(known[key]) for key in near) + "."
         return "It has " + show_some([repr(own) for own in self.names], 8) + "."
@@ -154,7 +166,8 @@ def as_table(data: Any, only: Sequence[Any] | None = None) -> Table:
     if isinstance(data, Table):
         return data
     if isinstance(data, Mapping):
-        data = _frame_of_mapping(data)
+        indexed = any(isinstance(values, pd.Series) for values in data.values())
+        return replace(_pandas_table(_frame_of_mapping(data)), has_index=indexed)
     if isinstance(data, pd.DataFrame):
         return _pandas_table(data)
     if type(data).__module__.split(".")[0] == "pyarrow" and hasattr(data, "column_names"):
@@ -236,7 +249,7 @@ def _pandas_table(data: pd.DataFrame) -> Table:
             f"for example data.columns = ['_'.join(map(str, c)) for c in data.columns]."
         )
     # A shallow copy: columns that the caller adds or drops later do not reach the analysis.
-    return Table(tuple(data.columns), data.index, data.copy(deep=False))
+    return Table(tuple(data.columns), data.index, data.copy(deep=False), has_index=True)
 
 
 def _frame_of_mapping(data: Mapping[Any, Any]) -> pd.DataFrame:

@@ -272,6 +272,9 @@ class Groups:
         text = label if isinstance(label, str) else " & ".join(map(str, parts))
         near = difflib.get_close_matches(text, self.names, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
+        for attribute, names in zip(self.attributes, self.level_names, strict=True):
+            if text in names and len(self.attributes) > 1:
+                hint = f" It is a level of {attribute!r}: give attribute={attribute!r} as well."
         raise DataError(
             f"{label!r} is not a group of {' x '.join(self.attributes)}.{hint} The groups are: "
             f"{show_some([repr(name) for name in self.names], 20)}."

@@ -27,6 +27,7 @@ LAYERS = [
     ["nuisance"],
     ["inference"],
     ["metrics"],
+    ["equivalence"],
     ["plotting"],
     ["results"],
     ["report"],

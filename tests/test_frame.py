@@ -360,3 +360,16 @@ def test_works_without_pyarrow():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_series_is_not_matched_with_a_table_that_has_no_index():
+    from cfair.errors import DataError
+
+    shuffled = pd.Series([1, 2, 3], index=[2, 0, 1], name="x")
+    for data in ({"y": np.arange(3)}, pl.DataFrame({"y": [0, 1, 2]})):
+        with pytest.raises(DataError, match="the table has none to match it by"):
+            as_table(data).align(shuffled, "score")
+        plain = as_table(data).align(shuffled.reset_index(drop=True), "score")
+        assert plain.tolist() == [1, 2, 3]
+    frame = pd.DataFrame({"y": [0, 1, 2]})
+    assert as_table(frame).align(shuffled, "score").tolist() == [2, 3, 1]

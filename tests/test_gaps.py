@@ -9,6 +9,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import power_proportions_2indep
 
 import cfair
+from cfair.errors import DataError
 from cfair.results.gaps import COLUMNS, EQUALIZED_ODDS, detectable_gap
 
 
@@ -71,7 +72,9 @@ def test_equalized_odds_is_the_larger_gap_with_a_simultaneous_interval(result, g
         assert row["ci_low"] == pytest.approx(parts["ci_low"].max(), abs=1e-12)
         assert row["ci_high"] == pytest.approx(parts["ci_high"].max(), abs=1e-12)
         assert row["p_value"] == min(1, 2 * parts["p_value"].min())
-        assert row["note"] == f"of {parts.loc[parts['gap'].idxmax(), 'metric'].upper()}"
+        widest = parts.loc[parts["gap"].idxmax(), "metric"].upper()
+        surest = parts.loc[parts["p_value"].idxmin(), "metric"].upper()
+        assert row["note"] == f"of {widest}" + f"; p from {surest}" * (surest != widest)
 
 
 @pytest.mark.parametrize("adjust", ["holm", "fdr_bh"])
@@ -190,3 +193,63 @@ def test_treatment_equality_without_errors():
     assert frame["note"].tolist() == ["no errors", "no false positives", "no false positives"]
     assert np.isnan(frame["ratio"][0])
     assert np.isinf(frame["ratio"][1])
+
+
+@pytest.mark.parametrize(
+    ("asked", "hint"),
+    [
+        ("TPR", "Did you mean 'tpr'?"),
+        ("sensitivity", "Did you mean 'tpr'?"),
+        ("selection rate", "Did you mean 'selection_rate'?"),
+        ("equalised_odds", "Did you mean 'equalized_odds'?"),
+        ("auc", r"Audit.performance\(\) has it"),
+    ],
+)
+def test_a_metric_by_another_name_is_not_guessed_but_named(result, asked, hint):
+    with pytest.raises(ValueError, match=hint):
+        result.gaps(asked)
+
+
+def test_a_level_in_place_of_a_group_is_told_from_a_mistake(result):
+    with pytest.raises(DataError, match="level of 'race': give attribute='race'"):
+        result.contrasts("White", metrics="tpr")
+
+
+def test_the_print_brackets_severity_that_may_be_noise(result):
+    lines = [line for line in str(result).splitlines() if "M & Black, M & Other" in line]
+    assert lines[0].endswith("(severe)")  # TPR: [.000 .325]
+    assert lines[1].endswith(" severe")  # the larger of TPR and FPR
+    assert "(TPR; p: FPR)" in lines[1]
+    assert "severity in brackets: the interval reaches 0" in " ".join(str(result).split())
+
+
+@pytest.mark.parametrize("power", [80, 0, 1, -0.5, "0.8", None, True])
+def test_power_is_a_probability(result, power):
+    with pytest.raises(ValueError, match="power must be a number between 0 and 1"):
+        result.gaps(power=power)
+
+
+@pytest.mark.parametrize("adjust", ["max-t", "foo"])
+def test_gaps_are_adjusted_by_a_method_of_statsmodels(result, adjust):
+    with pytest.raises(ValueError, match="adjust must be one of"):
+        result.gaps(adjust=adjust)
+
+
+def test_a_rate_and_its_complement_have_the_same_gap(result):
+    frame = result.gaps(["tpr", "fnr", "fpr", "tnr", "ppv", "fdr", "npv", "for"], adjust=None)
+    parts = frame.set_index(["metric", "by"])
+    for one, other in (("tpr", "fnr"), ("fpr", "tnr"), ("ppv", "fdr"), ("npv", "for")):
+        for by in ("sex", "race", "sex x race"):
+            a, b = parts.loc[(one, by)], parts.loc[(other, by)]
+            assert (a["group"], a["reference"]) == (b["reference"], b["group"])
+            for column in ("gap", "ci_low", "ci_high", "expected_if_equal", "p_value"):
+                assert a[column] == pytest.approx(b[column], rel=1e-9)
+
+
+def test_a_metric_named_twice_is_one_test(result):
+    once = result.contrasts(metrics=["fpr"])
+    pd.testing.assert_frame_equal(result.contrasts(metrics=["fpr", "fpr"]), once)
+    pd.testing.assert_frame_equal(result.gaps(["tpr", "tpr"]), result.gaps("tpr"))
+    for nothing in ([], 0):
+        with pytest.raises(ValueError, match="metrics must be one name, or a sequence"):
+            result.gaps(nothing)

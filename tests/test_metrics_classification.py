@@ -269,7 +269,10 @@ def test_other_boundaries():
     assert metrics.severity(0.1, 0.2, 0.3) == "acceptable"
 
 
-@pytest.mark.parametrize("bad", [(0.0, 0.15), (0.15, 0.05), (0.05, 0.05), (0.05, 1.0), (-1, 0.5)])
+@pytest.mark.parametrize(
+    "bad",
+    [(0.0, 0.15), (0.15, 0.05), (0.05, 0.05), (0.05, 1.0), (-1, 0.5), (None, 0.15), ("0.1", 0.2)],
+)
 def test_boundaries_have_an_order(bad):
     with pytest.raises(ValueError, match="0 < moderate < severe < 1"):
         metrics.severity(0.1, *bad)
@@ -518,6 +521,32 @@ def test_an_attribute_called_like_a_column_hides_nothing():
     assert not table.columns.duplicated().any()
 
 
+def test_attributes_called_like_each_other_are_kept_apart():
+    features = {"n": list("aabb"), "n (attribute)": list("cdcd")}
+    table = metrics.group_rates([1, 0, 1, 0], [1, 0, 0, 1], sensitive_features=features)
+    assert table["n (attribute)"].tolist() == list("cdcd")
+    assert table["n (attribute 2)"].tolist() == list("aabb")
+    assert not table.columns.duplicated().any()
+
+
+def test_a_rate_that_is_named_twice_is_given_once():
+    rates = ["tpr", "fpr", "tpr"]
+    assert metrics.gap_table(**draw(1), rates=rates)["rate"].tolist() == ["tpr", "fpr"]
+    assert not metrics.group_rates(**draw(1), rates=rates).columns.duplicated().any()
+
+
+@pytest.mark.parametrize("gap", ["0.2", True, None, [0.1]])
+def test_a_gap_is_a_number(gap):
+    with pytest.raises(ValueError, match="gap must be a number"):
+        metrics.severity(gap)
+
+
+@pytest.mark.parametrize("rates", [5, 0.5, True])
+def test_rates_are_names(rates):
+    with pytest.raises(ValueError, match="rates must be one or more of 'prevalence', .*, or None"):
+        metrics.group_rates(**draw(1), rates=rates)
+
+
 def test_what_is_no_option_is_refused():
     arrays = draw(1)
     for options in ({"rate": "recall"}, {"rate": None}):
@@ -538,7 +567,7 @@ def test_what_is_no_option_is_refused():
     with pytest.raises(TypeError):
         metrics.demographic_parity_difference(**arrays, method="to_overall")
     score = np.full(60, 0.3)
-    for outcome in (2, True, "1"):
+    for outcome in (2, True, "1", 1.0, None, [1]):
         with pytest.raises(ValueError, match="given must be 1"):
             metrics.class_balance_difference(
                 arrays["y_true"],

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import trapezoid
 
+from cfair import metrics
 from cfair.errors import CfairWarning, DataError
 from cfair.metrics import (
     auc,
@@ -257,3 +258,19 @@ def test_calibration_curve_counts_every_row_once():
     assert (
         (table["ci_low"] <= table["event_rate"]) & (table["event_rate"] <= table["ci_high"])
     ).all()
+
+
+def test_arrays_are_in_the_order_of_the_first_series():
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame({"y": [0, 1] * 20, "p": rng.random(40), "g": list("aabb") * 10})
+    shuffled = frame.sample(frac=1, random_state=1)
+    expected = metrics.auc(frame["y"], frame["p"])
+    assert metrics.auc(shuffled["y"].to_numpy(), shuffled["p"]) == expected
+    assert metrics.auc(shuffled["y"], frame["p"]) == expected  # two Series: by their index
+    by_group = metrics.group_rates(frame["y"], frame["p"] > 0.5, sensitive_features=frame["g"])
+    again = metrics.group_rates(
+        shuffled["y"].to_numpy(),
+        (shuffled["p"] > 0.5).to_numpy(),
+        sensitive_features=shuffled["g"],
+    )
+    pd.testing.assert_frame_equal(by_group, again)

@@ -588,3 +588,53 @@ def test_class_balance_of_a_group_without_events():
     row = audit.performance().rates.set_index(["metric", "group"]).loc[("mean_score_events", "b")]
     assert np.isnan(row["estimate"])
     assert row["note"] == "no events"
+
+
+def test_a_group_of_weight_0_has_no_calibration_error():
+    data = table(3).assign(w=1.0)
+    first = data["sex"] == data["sex"].iloc[0]
+    data.loc[first & (data["race"] == data["race"].iloc[0]), "w"] = 0.0
+    kinds = {}
+    for bin_range in ("unit", "group", "quantile"):
+        weighted = audit(data, weights="w").performance(bin_range=bin_range)
+        rates = weighted.rates.set_index(["metric", "group"])
+        empty = rates.loc["ece"]["estimate"].isna()
+        assert empty.sum() == 1
+        kept = audit(data[data["w"] > 0]).performance(bin_range=bin_range).rates
+        kept = kept.set_index(["metric", "group"])["estimate"]
+        shared = rates["estimate"].reindex(kept.index)
+        np.testing.assert_allclose(shared.loc["ece"], kept.loc["ece"], rtol=1e-9)
+        kinds[bin_range] = kept.loc["ece"].sum()
+    assert len(set(kinds.values())) == 3
+
+
+def test_equality_far_from_0_is_the_plain_wald_test():
+    from cfair.inference.score_estimates import ScoreEstimates
+
+    theta, se = np.array([0.0, 1.0, 40.0]), np.array([0.5, 0.5, 20.0])
+    e = ScoreEstimates("slope", 3, theta, np.diag(se**2), np.full(3, 50.0), scale="real")
+    weight = 1 / se**2
+    centre = (weight * theta).sum() / weight.sum()
+    assert e.equality.wald == pytest.approx((weight * (theta - centre) ** 2).sum(), rel=1e-6)
+
+
+def test_equality_in_small_groups_keeps_its_size():
+    rng = np.random.default_rng(8)
+    rejected = dict.fromkeys(("log_loss", "brier", "mean_score"), 0)
+    for _ in range(60):
+        p = rng.beta(2, 2, 72)
+        data = pd.DataFrame(
+            {"y": (rng.random(72) < p).astype(int), "s": p, "g": np.repeat(range(6), 12)}
+        )
+        one = cfair.Audit(data, outcome="y", score="s", cutoff=0.5, groups="g").performance()
+        tests = one.test_equal().set_index("metric")["p_value"]
+        for metric in rejected:
+            rejected[metric] += tests[metric] < 0.05
+    assert max(rejected.values()) <= 9  # 60 at 5%: above 9 in 1 of 1000; it was 14% before
+
+
+def test_the_record_cannot_be_changed():
+    result = audit(table(4)).performance()
+    for array in (result.scored.y, result.scored.p, result.values["auc"]):
+        with pytest.raises(ValueError, match="read-only"):
+            array[:] = 0

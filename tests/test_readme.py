@@ -56,13 +56,12 @@ def test_the_other_estimators_run(script):
     exec(compile(wanted, "README.md", "exec"), dict(script))
 
 
-def test_the_script_from_r_runs_with_the_arguments_it_has_in_r():
+def test_the_script_from_r_runs_after_the_first_with_the_arguments_it_has_in_r(script):
     import cfair
 
     in_r = next(code for code in blocks("r") if "analysis_estimation" in code)
     ported = next(code for code in blocks("python") if "analysis_estimation" in code)
-    columns = {"sex": "A1", "race": "A2", "readmitted": "Y", "treated": "D", "risk": "S_prob"}
-    names: dict = {"cohort": cfair.load_cohort().rename(columns=columns).drop(columns="bmi")}
+    names = dict(script)
     with warnings.catch_warnings():  # of small groups, whose rates are 0 in some subsamples
         warnings.simplefilter("ignore", cfair.errors.SmallGroupWarning)
         exec(compile(ported, "README.md", "exec"), names)

@@ -74,6 +74,7 @@ def test_skewness_is_undefined_where_the_best_group_is_perfect():
     found = gaps([1.0, 1.0, 0.6, 0.8], "aabb")
     assert np.isnan(found.skewness_dice)
     assert found.delta_dice == pytest.approx(0.3)
+    assert "skewness is undefined: the best group's mean is 1" in str(found)
 
 
 def test_outside_the_unit_interval():
@@ -81,7 +82,7 @@ def test_outside_the_unit_interval():
         gaps([-0.1, 1.2, 0.5], "abc")
     with pytest.raises(DataError, match="Divide percentages by 100"):
         gaps([80.0, 90.0], "ab")
-    with pytest.raises(DataError, match="outside"):
+    with pytest.raises(DataError, match=r"1 of 2 values is outside \(inf to inf\). Set what is no"):
         gaps([np.inf, 0.5], "ab")
     with pytest.raises(DataError, match="must be numbers"):
         gaps(["good", "bad"], "ab")
@@ -103,7 +104,7 @@ def test_missing_attributes():
     with pytest.warns(CfairWarning, match="of 4 rows 1 dropped: g missing"):
         dropped = gaps([0.5, 0.6, 0.7, 0.8], groups, missing="drop")
     assert (dropped.n, dropped.n_dropped) == (3, 1)
-    assert "1 samples left out" in str(dropped)
+    assert "1 sample left out" in str(dropped)
     level = gaps([0.5, 0.6, 0.7, 0.8], groups, missing="level")
     assert level.by_group["group"].tolist() == ["a", "b", "missing"]
 
@@ -142,10 +143,27 @@ def test_the_gap_interval_covers():
     assert hits >= stats.binom.ppf(0.001, 60, 0.95)
 
 
-def test_one_group_has_no_gap_interval():
-    found = gaps([0.5, 0.6], "aa")
-    assert found.delta_dice == 0
-    assert np.isnan([found.delta_low, found.delta_high, found.delta_if_equal]).all()
+def test_one_group_is_refused():
+    with pytest.raises(DataError, match="a comparison needs two groups with rows"):
+        gaps([0.5, 0.6], "aa")
+
+
+def test_a_single_group_with_a_dice_has_no_gap_and_says_so():
+    found = gaps([0.5, 0.6, np.nan], "aab")
+    assert found.note == "only a has a Dice: no gap"
+    assert found.mean_dice == pytest.approx(0.55)
+    undefined = found.summary.drop(["mean_dice", "min_dice", "max_dice"])
+    assert undefined.isna().all()
+    printed = str(found)
+    assert "only a has a Dice: no gap" in printed
+    assert "nan" not in printed.split("note", 1)[1].lower()
+    assert "1 sample without" in printed
+
+
+def test_groups_that_tie_have_no_worst_one():
+    printed = str(gaps([0.5, 0.7, 0.7, 0.5], "aabb"))
+    assert "no worst and no best group: all have the mean 0.6000" in printed
+    assert "worst a" not in printed
 
 
 # -- masks ------------------------------------------------------------------------------------
@@ -184,7 +202,9 @@ def test_threshold_label_and_empty_masks():
     assert dice_scores(p, t, mask_threshold=0.45)[0] == 1
     labels = np.array([[0, 1, 2, 2]])
     assert dice_scores(labels, np.array([[2, 1, 2, 0]]), label=2)[0] == 0.5
-    assert dice_scores(labels, labels, label=3)[0] == 1.0
+    several = np.array([[0, 1, 2, 2], [0, 1, 1, 1]])
+    assert dice_scores(several, several[::-1], label=2).tolist() == [0.0, 0.0]
+    assert dice_scores(several, several, label=2).tolist() == [1.0, 1.0]  # the second: both empty
     nothing = np.zeros((2, 4))
     some = np.array([[0, 0, 0, 0], [1, 0, 0, 0]])
     assert dice_scores(nothing, some).tolist() == [1.0, 0.0]
@@ -192,7 +212,34 @@ def test_threshold_label_and_empty_masks():
         pred_masks=nothing, true_masks=some, sensitive_features=["a", "b"], empty_score=np.nan
     )
     assert (found.n_empty, found.n_undefined, found.n) == (1, 1, 1)
-    assert "1 samples with both masks empty" in str(found)
+    assert "1 sample with both masks empty" in str(found)
+
+
+def test_masks_that_nobody_meant_are_not_perfect():
+    one = np.ones((3, 4, 4))
+    with pytest.raises(DataError, match="label=7 is in none of the 3 .* which hold 0, 1"):
+        dice_scores(one, 0 * one, label=7)
+    shapes = [np.ones((2, k)) for k in (1, 2, 3)]
+    with pytest.raises(DataError, match="label=7 is in none"):
+        segmentation_gaps(
+            pred_masks=shapes, true_masks=shapes, label=7, sensitive_features=list("aab")
+        )
+    assert dice_scores(one, one > 0, label=np.int64(1)).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("option", "values"),
+    [
+        ("label", ["1", 0.5, True, [1]]),
+        ("mask_threshold", [np.nan, 1, -0.1, np.inf, None, "0.5"]),
+        ("empty_score", [-1, 1.5, np.inf, None, "nan"]),
+    ],
+)
+def test_mask_options_are_checked(option, values):
+    one = np.ones((3, 4, 4))
+    for value in values:
+        with pytest.raises(ValueError, match=f"{option} must be"):
+            dice_scores(one, 0 * one, **{option: value})
 
 
 def test_masks_that_do_not_fit():
@@ -203,7 +250,7 @@ def test_masks_that_do_not_fit():
         dice_scores(zeros, zeros[:, :, :2])
     with pytest.raises(DataError, match=r"from 0 to 2 .*label=1"):
         dice_scores(np.array([[0, 1, 2]]), np.array([[0, 1, 1]]))
-    with pytest.raises(DataError, match="1 missing pixels"):
+    with pytest.raises(DataError, match="1 missing pixel. "):
         dice_scores(np.array([[0, np.nan]]), np.array([[0, 1.0]]))
     with pytest.raises(DataError, match="array of pixels"):
         dice_scores([1, 0], [1, 0])

@@ -2,6 +2,7 @@
 
     python validation/benchmark.py               # seven minutes: against R and numpy
     python validation/benchmark.py --large       # and a million rows, in a process of its own
+    python validation/benchmark.py --quick       # half a minute: 25 replicates, nothing is written
 
 One thread throughout. Times are CPU seconds, so that other work on the machine disturbs them less:
 cfair and R run in turn in one process, R through rpy2, under one clock; of cfair the median of
@@ -42,7 +43,32 @@ from cfair.estimators import rates_from_cells
 
 Found = TypeVar("Found")
 HERE = Path(__file__).parent
-REPLICATES = 500
+REPLICATES = 500  # of the million rows; elsewhere as `Size` has it
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is measured; replicates are those of each kind."""
+
+    rows: int = 5000
+    replicates: int = REPLICATES
+    small_in_r: int = 20  # of small subgroups, by R
+    refitted: int = 50  # by loops in numpy and with `exact=True`, scaled up
+    runs: int = 9  # of which the median is taken
+    memory: bool = True
+
+
+FULL = Size()
+QUICK = Size(replicates=25, small_in_r=1, refitted=5, runs=3, memory=False)
+
+
+class Report(list[str]):
+    """Lines of the tables, printed as they come."""
+
+    def say(self, *lines: str) -> None:
+        """Keep and print."""
+        self.extend(lines)
+        print(*lines, sep="\n", flush=True)
 
 
 def make_cohort(n: int, levels: tuple[int, int], n_covariates: int, seed: int = 1) -> pd.DataFrame:
@@ -369,13 +395,16 @@ def whole_in_r(task: Task, replicates: int) -> str:
 
 # -- side by side with R -------------------------------------------------------------------------
 
-#: Analyses, and how many replicates of each kind R does; by the number in the command of a child.
-SIDE_BY_SIDE: tuple[tuple[Callable[[], Task], int], ...] = (
-    (lambda: standard_task(5000, 4, True), REPLICATES),
-    (lambda: standard_task(5000, 4, False), REPLICATES),
-    (lambda: standard_task(5000, 4, True, aipw=True), REPLICATES),
-    (small_task, 20),
-)
+
+def tasks(size: Size = FULL) -> list[tuple[Task, int]]:
+    """Analyses, and how many replicates of each kind R does; a child asks for one by number."""
+    return [
+        (standard_task(size.rows, 4, True), size.replicates),
+        (standard_task(size.rows, 4, False), size.replicates),
+        (standard_task(size.rows, 4, True, aipw=True), size.replicates),
+        (small_task(), size.small_in_r),
+    ]
+
 
 # The same in a process of its own; what is resident before, and the peak.
 R_PEAK = """
@@ -402,8 +431,7 @@ def peak_of_cfair(k: int) -> str:
 
 def memory_child(k: int) -> None:
     """Run an analysis as R does, and print the memory before and at the peak."""
-    make, replicates = SIDE_BY_SIDE[k]
-    task = make()
+    task, replicates = tasks()[k]
     task.in_cfair(1, 1).summary()
     before = memory()[0]
     task.in_cfair(replicates, replicates).summary()
@@ -414,8 +442,7 @@ def peak_of_r(k: int) -> str:
     """The same of R."""
     if not Path("/proc/self/status").exists():
         return "not measured"
-    make, replicates = SIDE_BY_SIDE[k]
-    task = make()
+    task, replicates = tasks()[k]
     code = R_PEAK % tuple(f"invisible({whole_in_r(task, n)})" for n in (1, replicates))
     with tempfile.TemporaryDirectory() as folder:
         table, script = Path(folder) / "data.csv", Path(folder) / "peak.R"
@@ -431,36 +458,35 @@ def peak_of_r(k: int) -> str:
     return f"{peak:.0f} ({before:.0f})"
 
 
-def side_by_side(say: Callable[[str], None]) -> list[str]:
+def side_by_side(out: Report, size: Size) -> None:
     """cfair and R in one process, in turn."""
     r, about = R.start()
-    lines = ["## Beside R, in one process", ""]
+    out.say("## Beside R, in one process", "")
     if r is None:
-        return [*lines, f"Not run: {about}", ""]
-    lines += [
+        return out.say(f"Not run: {about}", "")
+    out.say(
         "| analysis | rows | replicates | cfair, CPU s | R, CPU s | R / cfair "
         "| cfair, peak MB (before) | R, peak MB (before) |",
         "|---|---|---|---|---|---|---|---|",
-    ]
-    for k, (make, replicates) in enumerate(SIDE_BY_SIDE):
-        task = make()
+    )
+    for k, (task, replicates) in enumerate(tasks(size)):
         if task.membership and not r.has("nnet"):
-            lines.append(f"| {task.name} | | | | not run: no R package nnet | | | |")
+            out.say(f"| {task.name} | | | | not run: no R package nnet | | | |")
             continue
         task.in_cfair(1, 1).summary()
         in_r = r.seconds(task, replicates)
-        rounds = sorted({replicates, REPLICATES})
+        rounds = sorted({replicates, size.replicates})
         for n in rounds:
             own, _ = clock(lambda t=task, n=n: t.in_cfair(n, n).summary(), 3)
             scaled = in_r * n / replicates
             measured = f"{scaled:.1f}" if n == replicates else f"{scaled:.0f}, scaled up"
-            peaks = f"{peak_of_cfair(k)} | {peak_of_r(k)}" if n == replicates else "|"
-            lines.append(
+            told = size.memory and n == replicates
+            peaks = f"{peak_of_cfair(k)} | {peak_of_r(k)}" if told else "|"
+            out.say(
                 f"| {task.name} | {len(task.data):,} | {n} + {n} | {own:.2f} | {measured} "
                 f"| {scaled / own:.0f} | {peaks} |"
             )
-            say(lines[-1])
-    lines += [
+    out.say(
         "",
         f"{about}. R fits everything anew in each replicate by `glm` and `nnet::multinom`, from "
         "permuted labels and from rows drawn within group, and computes rates of groups only. The "
@@ -469,12 +495,11 @@ def side_by_side(say: Callable[[str], None]) -> list[str]:
         "memory of a fresh process for each side, interpreter and packages included; before: with "
         "data and packages loaded and one replicate of each kind done.",
         "",
-        *original(r, say),
-    ]
-    return lines
+    )
+    return original(r, out, size)
 
 
-def original(r: R, say: Callable[[str], None]) -> list[str]:
+def original(r: R, out: Report, size: Size) -> None:
     """The R package's own function, or our rendering of it in plain R, and `cfair.faircfint`."""
     from cfair.faircfint import analysis_estimation
 
@@ -482,24 +507,24 @@ def original(r: R, say: Callable[[str], None]) -> list[str]:
     code = "faircfint::analysis_estimation" if there else "analysis_estimation"
     if not there:
         r.run((HERE / "live_original" / "plain.R").read_text(encoding="utf-8"))
-    lines = [
+    out.say(
         f"`analysis_estimation` by {'the R package' if there else 'plain R'}, and by "
         "`cfair.faircfint` with `compat=True`, which does the same work: subsamples of n^0.75 "
         "rows, main effects refitted.",
         "",
         "| estimator | rows | replicates | cfair, CPU s | R, CPU s | R / cfair |",
         "|---|---|---|---|---|---|",
-    ]
+    )
     names = {"y": "Y", "d": "D", "score": "S_prob", "a1": "A1", "a2": "A2"}
-    cohort = make_cohort(5000, (2, 2), 4).rename(columns=names)
+    cohort = make_cohort(size.rows, (2, 2), 4).rename(columns=names)
     people = pd.read_csv(HERE / "recorded" / "data" / "small_groups.csv")
     covariates = {"pi_xvars": ["X1", "X2", "X3", "X4"]}
     covariates["outcome_xvars"] = [f"XO{i}" for i in range(1, 7)]
     covariates["pa_xvars_int"] = [f"XP{i}" for i in range(1, 6)]
     main_effects = {"pi_xvars": ["A1", "A2", "S_prob", "x1", "x2", "x3", "x4"]}
     for kind, data, options, n in (
-        ("standard", cohort, main_effects, REPLICATES),
-        ("small_internal", people, covariates, 20),
+        ("standard", cohort, main_effects, size.replicates),
+        ("small_internal", people, covariates, size.small_in_r),
     ):
         r.put("data", data.assign(A1=data["A1"].astype(str), A2=data["A2"].astype(str)))
         lists = [f"{k} = c({', '.join(map(repr, v))})" for k, v in options.items()]
@@ -514,18 +539,17 @@ def original(r: R, say: Callable[[str], None]) -> list[str]:
                 analysis_estimation(data, 0.5, kind, seed=1, **replicates, **options)
 
         cpu, (in_r, _) = clock(own, 3)[0], clock(lambda c=call: r.run(c), 1)
-        lines.append(
+        out.say(
             f"| {kind} | {len(data):,} | {n} + {n} | {cpu:.2f} | {in_r:.1f} | {in_r / cpu:.0f} |"
         )
-        say(lines[-1])
     if not there:
-        lines += [
+        out.say(
             "",
             "The R package faircfint is not installed here and so not timed. Version 0.0.0.9000 "
             "under R 4.2.2, on 5,000 rows in four groups of its own, took 28.9 s for 500 + 500 "
             "replicates of the standard estimator and 137 s for 100 + 100 of small groups.",
-        ]
-    return [*lines, ""]
+        )
+    out.say("")
 
 
 # -- errors of the shortcuts ---------------------------------------------------------------------
@@ -537,16 +561,16 @@ def in_deviations(fast: np.ndarray, exact: np.ndarray) -> tuple[float, float]:
     return float(np.nanmean(off)), float(np.nanmax(off))
 
 
-def permutation_errors(data: pd.DataFrame, text: str) -> tuple[float, float]:
+def permutation_errors(data: pd.DataFrame, text: str, n: int) -> tuple[float, float]:
     """The same seed gives the same labels whether or not the propensity is refitted."""
     draws = [
-        analyse(data, text, n_perm=REPLICATES, seed=3, exact=exact).null_draws[["cfpr", "cfnr"]]
+        analyse(data, text, n_perm=n, seed=3, exact=exact).null_draws[["cfpr", "cfnr"]]
         for exact in (False, True)
     ]
     return in_deviations(*(d.to_numpy() for d in draws))
 
 
-def bootstrap_errors(data: pd.DataFrame, text: str) -> tuple[float, float, float]:
+def bootstrap_errors(data: pd.DataFrame, text: str, n: int) -> tuple[float, float, float]:
     """One Newton step against a full refit, with the very weights of the one-pass bootstrap.
 
     They are drawn inside, so this goes below the public functions.
@@ -571,7 +595,7 @@ def bootstrap_errors(data: pd.DataFrame, text: str) -> tuple[float, float, float
     added = ipw_contributions(*arrays, TreatmentModel(p.pi, p.matrix, p.fitted))
     plan = b.one_pass_plan(models, added)
     fast, exact = [], []
-    for block in streams(3, 2, REPLICATES):
+    for block in streams(3, 2, n):
         fast.append(b.one_pass(plan, block).cells)
         rng = block.generator()
         weights = np.hstack(
@@ -582,7 +606,7 @@ def bootstrap_errors(data: pd.DataFrame, text: str) -> tuple[float, float, float
         )
         exact.append(models.under_counts(plan.at.put_back(weights.astype(float))).cells)
     rates = [np.hstack(rates_from_cells(np.concatenate(parts))) for parts in (fast, exact)]
-    boot = analyse(data, text, n_boot=REPLICATES, exact=True, seed=3).boot
+    boot = analyse(data, text, n_boot=n, exact=True, seed=3).boot
     multinomial = np.hstack([boot.rates[m][:, : c.groups.n_groups] for m in ("cfpr", "cfnr")])
     own = rates[0]
     ratio = own.std(axis=0) / multinomial.std(axis=0)
@@ -592,20 +616,20 @@ def bootstrap_errors(data: pd.DataFrame, text: str) -> tuple[float, float, float
 # -- tables --------------------------------------------------------------------------------------
 
 
-def small(say: Callable[[str], None]) -> list[str]:
-    """5000 rows, 4 groups."""
-    n, numpy_replicates = 5000, 50
-    lines = [
-        f"## {n:,} rows, 4 groups, {REPLICATES} permutations and {REPLICATES} bootstrap replicates",
+def small(out: Report, size: Size) -> None:
+    """5000 rows, 4 groups; the goals are for all replicates."""
+    n, B = size.rows, size.replicates
+    out.say(
+        f"## {n:,} rows, 4 groups, {B} permutations and {B} bootstrap replicates",
         "",
         "| propensity | covariates | replicates, CPU s | goal | whole call, CPU s "
         "| with its tables | numpy loop | numpy / cfair |",
         "|---|---|---|---|---|---|---|---|",
-    ]
+    )
     errors = [
         "",
         f"Error of a replicate against a full refit (`exact=True`), in standard deviations of the "
-        f"{REPLICATES} replicates, {n:,} rows:",
+        f"{B} replicates, {n:,} rows:",
         "",
         "| propensity | covariates | permutation: mean | largest | bootstrap: mean | largest "
         "| sd over that of multinomial counts |",
@@ -617,73 +641,60 @@ def small(say: Callable[[str], None]) -> list[str]:
             text = formula(n_covariates, with_attributes)
             what = "with attributes" if with_attributes else "without"
             analyse(data, text, n_perm=5, n_boot=5)  # imports, first touch
-            bare, _ = clock(lambda d=data, t=text: analyse(d, t), 9)
-            whole, _ = clock(
-                lambda d=data, t=text: analyse(d, t, n_perm=REPLICATES, n_boot=REPLICATES), 9
-            )
-            tables, _ = clock(
-                lambda d=data, t=text: analyse(
-                    d, t, n_perm=REPLICATES, n_boot=REPLICATES
-                ).summary(),
-                3,
-            )
+            bare, _ = clock(lambda d=data, t=text: analyse(d, t), size.runs)
+            whole, _ = clock(lambda d=data, t=text: analyse(d, t, n_perm=B, n_boot=B), size.runs)
+            tables, _ = clock(lambda d=data, t=text: analyse(d, t, n_perm=B, n_boot=B).summary(), 3)
             own = whole - bare
-            loop, _ = clock(lambda d=data, a=with_attributes: numpy_loop(d, a, numpy_replicates), 1)
-            loop *= REPLICATES / numpy_replicates
-            verdict = "met" if own <= goal else "MISSED"
-            lines.append(
+            loop, _ = clock(lambda d=data, a=with_attributes: numpy_loop(d, a, size.refitted), 1)
+            loop *= B / size.refitted
+            verdict = f"{goal} {'met' if own <= goal else 'MISSED'}" if size == FULL else ""
+            out.say(
                 f"| {what} | {n_covariates} | {own:.3f} "
-                f"| {goal} {verdict} | {whole:.3f} | {tables:.3f} | {loop:.1f} "
+                f"| {verdict} | {whole:.3f} | {tables:.3f} | {loop:.1f} "
                 f"| {loop / own:.0f} |"
             )
-            mean, largest = permutation_errors(data, text)
-            boot_mean, boot_largest, ratio = bootstrap_errors(data, text)
+            mean, largest = permutation_errors(data, text, B)
+            boot_mean, boot_largest, ratio = bootstrap_errors(data, text, B)
             errors.append(
                 f"| {what} | {n_covariates} | {mean:.4f} | {largest:.3f} | {boot_mean:.4f} "
                 f"| {boot_largest:.3f} | {ratio:.3f} |"
             )
-            say(lines[-1])
-            say(errors[-1])
-    lines += [
+    out.say(
         "",
         "Replicates: the whole call less the same call without replicates. With its tables: "
         "`summary()` as well, that is intervals, tests, p- and u-values. "
-        f"The loop refits from scratch in each replicate ({numpy_replicates} of each kind "
+        f"The loop refits from scratch in each replicate ({size.refitted} of each kind "
         "measured, scaled up).",
-    ]
-    return lines + errors
+        *errors,
+    )
 
 
-def others(say: Callable[[str], None]) -> list[str]:
+def others(out: Report, size: Size) -> None:
     """Replicates of the other estimators against full refits."""
-    data = make_cohort(5000, (2, 2), 4)
+    data = make_cohort(size.rows, (2, 2), 4)
     text = formula(4, True)
     model = text.replace("d ~", "y ~")
-    lines = [
+    B, few = size.replicates, size.refitted
+    out.say(
         "",
         "## Other estimators",
         "",
         "| what | rows | replicates | CPU s | against |",
         "|---|---|---|---|---|",
-    ]
-
-    def add(what: str, rows: int, n: int, seconds: float, against: str) -> None:
-        lines.append(f"| {what} | {rows:,} | {n} + {n} | {seconds:.2f} | {against} |")
-        say(lines[-1])
-
+    )
     for estimator in ("aipw", "plugin"):
         options = {"outcome_model": model, "estimator": estimator}
         bare, _ = clock(lambda o=options: analyse(data, text, **o), 5)
-        whole, _ = clock(
-            lambda o=options: analyse(data, text, n_perm=REPLICATES, n_boot=REPLICATES, **o), 3
-        )
+        whole, _ = clock(lambda o=options: analyse(data, text, n_perm=B, n_boot=B, **o), 3)
         exact, _ = clock(
-            lambda o=options: analyse(data, text, n_perm=50, n_boot=50, exact=True, **o), 1
+            lambda o=options: analyse(data, text, n_perm=few, n_boot=few, exact=True, **o), 1
         )
-        exact = (exact - bare) * REPLICATES / 50
+        exact = (exact - bare) * B / few
         ratio = f"{exact / (whole - bare):.0f} times faster than full refits ({exact:.1f} s)"
-        add(f"{estimator}, models with attributes", 5000, REPLICATES, whole - bare, ratio)
-    return lines
+        out.say(
+            f"| {estimator}, models with attributes | {size.rows:,} | {B} + {B} "
+            f"| {whole - bare:.2f} | {ratio} |"
+        )
 
 
 STEPS = {
@@ -762,16 +773,16 @@ def child(part: str) -> None:
     print(json.dumps(found))
 
 
-def large(say: Callable[[str], None]) -> list[str]:
+def large(out: Report) -> None:
     """A million rows, 12 groups, 10 covariates."""
-    lines = [
+    out.say(
         "",
         "## 1,000,000 rows, 12 groups, 10 covariates",
         "",
         "| what | propensity | design columns | CPU s | wall s | goal | peak memory, GB "
         "(data alone) | goal |",
         "|---|---|---|---|---|---|---|---|",
-    ]
+    )
     steps = ["", "Where the time of the intervals goes, CPU seconds:", ""]
     both = f"{REPLICATES} + {REPLICATES} replicates"
     for part, what, goal in (
@@ -790,29 +801,28 @@ def large(say: Callable[[str], None]) -> list[str]:
         time_met = "met" if found["cpu"] <= goal else "MISSED"
         memory_met = "met" if found["peak_gb"] <= 3 else "MISSED"
         model = "without" if part.endswith("without") else "with attributes"
-        lines.append(
+        out.say(
             f"| {what} | {model} | {found['columns']} | {found['cpu']:.2f} | {found['wall']:.2f} "
             f"| {goal} {time_met} | {found['peak_gb']:.2f} ({found['data_gb']:.2f}) "
             f"| 3 {memory_met} |"
         )
-        say(lines[-1])
         if part.startswith("intervals"):
             parts = [f"{STEPS[k]} {v:.2f}" for k, v in found["steps"].items()]
             rest = found["cpu"] - sum(found["steps"].values())
             steps.append(f"- {model}: {'; '.join(parts)}; all else {rest:.2f}.")
-            say(steps[-1])
-    return [
-        *lines,
+    out.say(
         "",
         "The data are a pandas frame with categorical attributes; reading it, the fit, all tables, "
         "contrasts and tests are part of the time, imports are not.",
         *steps,
-    ]
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--large", action="store_true", help="a million rows as well")
+    extent = parser.add_mutually_exclusive_group()
+    extent.add_argument("--large", action="store_true", help="a million rows as well")
+    extent.add_argument("--quick", action="store_true", help="25 replicates, nothing is written")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -821,24 +831,28 @@ def main() -> None:
         else:
             child(options.child)
         return
-
-    def say(line: str) -> None:
-        print(line, flush=True)
-
-    start = os.getloadavg()[0]
-    tables = [*side_by_side(say), *small(say), *others(say), *(large(say) if options.large else ())]
-    lines = [
-        "# Speed",
-        "",
+    size = QUICK if options.quick else FULL
+    out, start = Report(), os.getloadavg()[0]
+    side_by_side(out, size)
+    small(out, size)
+    others(out, size)
+    if options.large:
+        large(out)
+    if options.quick:
+        print(
+            "\nNothing is written. With so few replicates most of cfair's time is that of its "
+            "tables: compare ratios of a full run."
+        )
+        return
+    about = (
         f"`python validation/benchmark.py{' --large' if options.large else ''}`, cfair "
         f"{cfair.__version__}, numpy {np.__version__}, Python {platform.python_version()}, "
-        f"{platform.machine()}, one thread. CPU seconds, on a machine shared with other work: "
-        f"compare ratios. Load average {start:.1f} at the start and {os.getloadavg()[0]:.1f} at "
-        f"the end, {os.cpu_count()} cores; goals are for a machine to itself.",
-        "",
-        *tables,
-    ]
-    (HERE / "benchmark.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        f"{platform.machine()}, one thread. CPU seconds. Load average {start:.1f} at the start and "
+        f"{os.getloadavg()[0]:.1f} at the end, {os.cpu_count()} cores; goals are for a machine to "
+        "itself, so under a load above the number of cores compare ratios."
+    )
+    text = "\n".join(["# Speed", "", about, "", *out])
+    (HERE / "benchmark.md").write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -4,35 +4,65 @@ from __future__ import annotations
 
 import shutil
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from validation.ledger import SECTIONS
+from validation.ledger import drain, section_of, summary
+
+HERE = Path(__file__).parent
+SECTION, COMPARED = "section", "compared"
 
 # Scripts that are run by hand; their tables are committed.
 collect_ignore = ["coverage.py", "benchmark.py", "benchmark_observed.py"]
 
 
+def pytest_collection_modifyitems(items) -> None:
+    """Write the section of README.md on each test, for the report at the end."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            implementation = getattr(item, "callspec", None) and item.callspec.params.get(
+                "original"
+            )
+            file = item.path.relative_to(HERE).as_posix()
+            item.user_properties.append((SECTION, section_of(file, implementation or "")))
+
+
+def pytest_runtest_teardown(item) -> None:
+    """Hand what the test compared to its report, which reaches the end from any process."""
+    item.user_properties.append((COMPARED, drain()))
+
+
 def pytest_terminal_summary(terminalreporter) -> None:
-    """Say which sections ran, with how many comparisons, and why others did not."""
-    if not SECTIONS and not terminalreporter.stats.get("skipped"):
+    """Say section by section how many tests ran, what they compared, and why others did not."""
+    reports = [
+        (dict(report.user_properties), report)
+        for of_kind in terminalreporter.stats.values()
+        for report in of_kind
+        if isinstance(report, pytest.TestReport) and SECTION in dict(report.user_properties)
+    ]
+    if not reports:
         return
-    terminalreporter.section("what was compared")
-    for name, entry in SECTIONS.items():
-        terminalreporter.line(
-            f"{name:<58} {entry.count:>7,}   largest difference {entry.worst:.1e}, "
-            f"allowed up to {entry.tolerance:.0e}"
-        )
-    total = sum(entry.count for entry in SECTIONS.values())
-    terminalreporter.line(f"{'all':<58} {total:>7,}")
-    reasons: dict[str, int] = {}
-    for report in terminalreporter.stats.get("skipped", []):
-        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-        reasons[reason] = reasons.get(reason, 0) + 1
-    for reason, n in reasons.items():
-        terminalreporter.line(f"skipped ({n}): {reason}")
+    tests, compared, skips = [], [], []
+    for properties, report in reports:
+        section = properties[SECTION]
+        if report.when == "call" or report.outcome != "passed":  # setup and teardown may fail, too
+            tests.append((section, report.outcome))
+        if report.when == "teardown":
+            compared.append((section, properties[COMPARED]))
+        if report.skipped:
+            where = report.longrepr
+            reason = where[2] if isinstance(where, tuple) else str(where)
+            skips.append((section, reason.removeprefix("Skipped: ")))
+    terminalreporter.section("what was compared with what (validation/README.md)")
+    details = terminalreporter.config.get_verbosity() > 0
+    for line in summary(tests, compared, skips, details=details):
+        terminalreporter.line(line)
+    if len(skips) == len(terminalreporter.stats.get("skipped", ())):
+        # pytest's own list would have them again, each file by itself
+        terminalreporter.reportchars = terminalreporter.reportchars.replace("s", "")
 
 
 class R:

@@ -140,7 +140,7 @@ def figures(design: str, n: int, tally: Tally) -> list[dict]:
                 "mc_error": error,
                 "mean_width": width,
                 "undefined": int(np.count_nonzero(~defined)),
-                **_verdict(value, error, n_datasets if values.ndim == 1 else None, **goal),
+                **_verdict(value, error if values.ndim > 1 else 0.0, int(defined.sum()), **goal),
             }
         )
 
@@ -197,15 +197,19 @@ def figures(design: str, n: int, tally: Tally) -> list[dict]:
 
 
 def _verdict(
-    value: float, error: float, n: int | None, low: float | None = None, high: float | None = None
+    value: float, error: float, n: int, low: float | None = None, high: float | None = None
 ) -> dict[str, str]:
+    """Whether a share of n hits meets its goal; `error` is that of dependent hits, 0 if none are.
+
+    A share of 0 or 1 has an estimated error of 0, so the error is at least the binomial one of n
+    independent hits at the bound.
+    """
     if low is None:
         return {"goal": "", "verdict": ""}
     goal = f">= {low:g}" if high is None else f"{low:g} to {high:g}"
     short = max(low - value, value - (1 if high is None else high), 0)
-    if n is not None:  # binomial, at the bound: the estimated error of a share of 0 is 0
-        bound = low if value < low or high is None else high
-        error = float(np.sqrt(bound * (1 - bound) / n))
+    bound = low if value < low or high is None else high
+    error = max(error, float(np.sqrt(bound * (1 - bound) / n)))
     verdict = "met" if short == 0 else "within error" if short <= 2 * error else "MISSED"
     return {"goal": goal, "verdict": verdict}
 

@@ -1,4 +1,4 @@
-"""The table of differences in README.md is what `differences.py` computes."""
+"""The table of differences in README.md is what `differences.py` computes, its sections ours."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from validation import differences
-from validation.ledger import check, compare
+from validation.ledger import PACKAGE, SECTIONS, check, compare, section_of
 
 SECTION = "differences from faircfint"
 README = Path(__file__).with_name("README.md").read_text(encoding="utf-8")
@@ -67,3 +67,12 @@ def test_every_example_is_a_row():
         if callable(f) and getattr(f, "__annotations__", {}).get("return") == "Shown"
     }
     assert examples - {"both", "small", "first_label", "borrowed"} == set(BY_NAME)
+
+
+def test_every_test_file_stands_in_a_section_of_the_readme():
+    here = Path(__file__).parent
+    files = [f.relative_to(here).as_posix() for f in here.rglob("test_*.py")]
+    assert {section_of(f) for f in files} | {PACKAGE} == set(SECTIONS)
+    table = README.split("## Sections")[1].split("\n## ")[0]
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in table.splitlines() if "|" in line]
+    assert rows[2:] == list(SECTIONS)

@@ -15,7 +15,7 @@ from scipy.stats import binom
 
 from cfair.datasets import true_disparities, true_rates
 from validation import four_corners
-from validation.coverage import FAIR, figures, run
+from validation.coverage import FAIR, _verdict, figures, run
 from validation.ledger import check, compare
 
 DATASETS = 60
@@ -80,6 +80,12 @@ def test_the_truth_of_the_fair_designs_is_no_disparity():
             values = true_rates(design)[metric].to_numpy()
             compare("simulated: truth", np.ptp(values), 0.0, 0.0, design)
         compare("simulated: truth", true_disparities(design).iloc[:, -1].abs().max(), 0.0, 1e-15)
+
+
+def test_a_share_of_1_is_not_taken_for_certain():
+    """All of 20 intervals hold, goal at most 97%: an error of 0 would make that a missed goal."""
+    assert _verdict(1.0, 0.0, 20, 0.93, 0.97)["verdict"] == "within error"
+    assert _verdict(1.0, 0.0, 1600, 0.93, 0.97)["verdict"] == "MISSED"
 
 
 # -- right and wrong models -----------------------------------------------------------------------

@@ -29,6 +29,7 @@ from cfair.metrics.superadditivity import (
     CELLS,
     CONTRAST,
     REST,
+    additivity,
     disagreement,
     superadditive,
 )
@@ -322,6 +323,7 @@ def _figures(e: RateEstimates, cells: Array, level: float) -> pd.DataFrame:
             "ci_low": contrast.low,
             "ci_high": contrast.high,
             "p_value": contrast.p_value,
+            "additivity": additivity(contrast.low, contrast.high),
             "ratio": ratio,
             "note": _notes(e, cells, at[:, :4]),
         }

@@ -31,7 +31,7 @@ from cfair.inference.moments import (
     counted_moments,
 )
 from cfair.options import check_level, check_option
-from cfair.results.observed import METHODS, PRINTED, ObservedResult
+from cfair.results.observed import METHODS, ObservedResult
 from cfair.results.rates import MetricRows
 
 Array = NDArray[np.float64]
@@ -293,7 +293,8 @@ def observed(
         notes=(
             *cohort.notes,
             *cluster_notes(cohort),
-            *care_notes(cohort, *_of(PRINTED, estimates, rows)),
+            # a group too small for a selection rate is seen by its n
+            *care_notes(cohort, *_of(("tpr", "fpr", "ppv"), estimates, rows)),
         ),
     )
 

@@ -26,6 +26,7 @@ from cfair.inference.performance import (
     auc,
     best_f1_threshold,
     f1_of,
+    few_values,
     log_loss,
     mean_of,
     observed_over_expected,
@@ -137,6 +138,9 @@ def performance(
     counts = base_counts(cohort)
     counts["non_events"] = counts["n"] - counts["events"]
     shown = _rows(cohort, rows, ordered, counts, fit, binned, at_cutoff, at_best)
+    values = {name: i.values[0] for name, i in influences.items()}
+    for array in values.values():
+        array.setflags(write=False)
     return PerformanceResult(
         cohort=cohort,
         estimates=ordered,
@@ -145,7 +149,7 @@ def performance(
         scored=rows,
         fit=fit,
         binned=binned,
-        values={name: i.values[0] for name, i in influences.items()},
+        values=values,
         rule=rule,
         best_f1_threshold=threshold,
         bins=bins,
@@ -158,6 +162,7 @@ def performance(
             *cluster_notes(cohort),
             *_undefined_notes(cohort, ordered, shown),
             *_few_notes(cohort, rows),
+            *([said] if (said := few_values(rows)) else []),
             *_clip_notes(rows, clip),
         ),
     )
@@ -202,23 +207,22 @@ def _share_of(right: Array) -> Any:
 
 def _estimates(cohort: Cohort, rows: ScoredRows, name: str, influence: Influence) -> ScoreEstimates:
     among = MEASURES[name].among
-    which = None if among is None else rows.y == among
-    kish = rows.every(lambda k: rows.kish(k, which))
-    df: Array | None = rows.every(lambda k: rows.count(k, which)) - 1
+    kish = rows.every(lambda k: rows.least_kish(k, among))
+    size = rows.every(lambda k: rows.kish(k, rows.of_class(among)))
+    df: Array | None = rows.every(lambda k: rows.units(k, among)) - 1
     least = None
     if name == "auc":
-        events = rows.every(lambda k: rows.kish(k, rows.y == 1))
-        others = rows.every(lambda k: rows.kish(k, rows.y == 0))
         # the variance of an AUC is at most that of a proportion of the rarer class
-        kish, df = np.minimum(events, others), None
+        kish = rows.every(lambda k: np.minimum(rows.least_kish(k, 1), rows.least_kish(k, 0)))
+        events, others = rows.y == 1, rows.y == 0
+        size = rows.every(lambda k: np.minimum(rows.kish(k, events), rows.kish(k, others)))
+        df = None if rows.cluster is None else df
     elif name.startswith("calibration_") and name != "calibration_in_the_large":
-        df = rows.every(rows.count) - 2
+        df = rows.every(rows.units) - 2
     elif name == "oe_ratio":
         whole = rows.every(lambda k: rows.total(k, rows.w))
         expected = rows.every(lambda k: rows.total(k, rows.w * rows.p))
         least = kish * expected / np.where(whole > 0, whole, 1.0)
-    if cohort.n_clusters is not None:
-        df = np.full(len(kish), float(cohort.n_clusters - 1))
     return ScoreEstimates(
         name,
         cohort.groups.n_groups,
@@ -229,6 +233,7 @@ def _estimates(cohort: Cohort, rows: ScoredRows, name: str, influence: Influence
         scale=MEASURES[name].scale,
         df=df,
         least=least,
+        rows=size,
     )
 
 
@@ -259,6 +264,8 @@ def _rows(
         for y in (0, 1)
     }
     rarer = np.minimum(rows_of[0], rows_of[1])
+    units_of = {y: rows.every(lambda k, y=y: rows.units(k, y)) for y in (0, 1, None)}  # type: ignore[misc]
+    rarer_units = np.minimum(units_of[0], units_of[1])
     shown = []
     of_class = {0: counts["non_events"], 1: counts["events"], None: counts["n"]}
     for e in estimates:
@@ -273,19 +280,22 @@ def _rows(
             elif measure.both:
                 why = fit.reasons[e.metric != "calibration_in_the_large"][t]
                 why = classes[t] or (why if e.metric != "auc" else "")
-                notes.append(why if np.isnan(value) else _class_note(e.metric, value, rarer[t]))
-            elif measure.among is not None and rows_of[measure.among][t] == 1:
-                notes.append("one row: nothing to base a standard error on")
+                if not np.isnan(value):
+                    why = _class_note(e.metric, value, rarer[t], rarer_units[t], units_of[None][t])
+                notes.append(why)
+            elif measure.among is not None and units_of[measure.among][t] == 1:
+                notes.append(_alone(rows_of[measure.among][t]))
             elif np.isnan(value):
                 notes.append("all scores are 0")
             elif e.metric == "ece":
                 notes.append(f"{binned.if_calibrated[t]:.3f} if perfectly calibrated")
             elif e.metric == "oe_ratio" and value == 0:
                 notes.append("no events: upper limit of a Poisson count of 0")
-            elif n_weighted[t] == 1:
-                notes.append("one row: nothing to base a standard error on")
+            elif units_of[None][t] == 1:
+                notes.append(_alone(n_weighted[t]))
             else:
-                notes.append("")
+                enough = n_weighted[t] >= FEW
+                notes.append("" if enough else f"{n_weighted[t]:.0f} rows: read with care")
         shown.append(MetricRows(measure.label, of_class[measure.among], tuple(notes)))
     return tuple(shown)
 
@@ -308,10 +318,19 @@ def _class_reasons(rows: ScoredRows, counts: dict[str, Array]) -> list[str]:
     return reasons
 
 
-def _class_note(metric: str, value: float, rarer: float) -> str:
+def _alone(n: float) -> str:
+    """Why rows in a single cluster, or a single row, have no standard error."""
+    what = "one row" if n == 1 else "one cluster"
+    return f"{what}: nothing to base a standard error on"
+
+
+def _class_note(metric: str, value: float, rarer: float, rarer_units: float, units: float) -> str:
     """What to mind about a value that needs both classes."""
-    if metric == "auc" and rarer < 2:
-        return "one event or non-event: no variance; Agresti-Coull standard error"
+    if metric == "auc" and rarer_units < 2:
+        alone = "one event or non-event" if rarer < 2 else "events or non-events in one cluster"
+        return f"{alone}: no variance; Agresti-Coull standard error"
+    if metric != "auc" and units < 2 + (metric != "calibration_in_the_large"):
+        return f"{units:.0f} cluster{'s' * (units > 1)}: nothing to base a standard error on"
     few = f"{rarer:.0f} in the rarer class: read with care" if rarer < FEW else ""
     if metric == "auc" and value in (0.0, 1.0):
         edge = f"exactly {value:.0f}: Agresti-Coull standard error on the rarer class"

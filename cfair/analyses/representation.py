@@ -38,7 +38,7 @@ def representation(cohort: Cohort, thresholds: Thresholds) -> RepresentationResu
     """
     groups = cohort.groups
     attributes = [
-        Factor(name, levels, at[groups.codes])
+        Factor(name, levels, at[groups.codes], missing_level=_missing_level(cohort, name, levels))
         for name, levels, at in zip(
             groups.attributes, groups.levels, groups.level_codes, strict=True
         )
@@ -60,6 +60,12 @@ def representation(cohort: Cohort, thresholds: Thresholds) -> RepresentationResu
     if cohort.cluster is not None:
         notes.append("intervals of shares take rows as independent, clusters or not.")
     return RepresentationResult(tables, tuple(cohort_facts(cohort)), tuple(notes))
+
+
+def _missing_level(cohort: Cohort, name: str, levels: Sequence[Any]) -> str | None:
+    """The level that missing values are, if any of them is left."""
+    label = cohort.missing_levels.get(name)
+    return label if label in levels else None
 
 
 def representation_of(

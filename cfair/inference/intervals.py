@@ -407,7 +407,7 @@ def student_limits(mean: Array, se: Array, df: Array) -> Limits:
     known = np.where(df > 0, df, np.nan)
 
     def limits(tail: Array) -> tuple[Array, Array]:
-        half = -stdtrit(known, tail) * se
+        half = np.minimum(-stdtrit(known, tail) * se, 1e150)  # its square has to be a number
         return mean - half, mean + half
 
     return limits

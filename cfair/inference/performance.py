@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,10 @@ class ScoredRows:
     sizes: tuple[int, ...]
     cluster: Codes | None = None
     n_clusters: int | None = None
+
+    def __post_init__(self) -> None:
+        for array in (self.y, self.p, self.w, *self.codes):
+            array.setflags(write=False)
 
     @cached_property
     def by_score(self) -> Codes:
@@ -89,18 +94,82 @@ class ScoredRows:
         result: Array = np.where(square > 0, self.total(k, w) ** 2, 0.0) / _nonzero(square)
         return result
 
-    def small_sample(
-        self, k: int, among: NDArray[np.bool_] | None = None, parameters: int = 1
-    ) -> Array:
-        """Root of ``m / (m - parameters)``; 0 where too few rows leave nothing to vary.
+    def of_class(self, outcome: int | None) -> NDArray[np.bool_] | None:
+        """Which rows have an outcome; None for all."""
+        return None if outcome is None else self.y == outcome
 
-        With clusters it is 1: the number of clusters takes the place of the number of rows.
+    def units(self, k: int, outcome: int | None = None) -> Array:
+        """What varies independently: rows that carry weight, or clusters that have any of them.
+
+        Parameters
+        ----------
+        k : int
+            Partition.
+        outcome : {0, 1}, optional
+            Only rows with this outcome.
+
+        Returns
+        -------
+        (size,) array
         """
-        m = self.count(k, among)
-        if self.cluster is not None:
-            return np.ones_like(m)
+        return self._units[k][outcome]
+
+    @cached_property
+    def _units(self) -> list[dict[int | None, Array]]:
+        found: list[dict[int | None, Array]] = []
+        for k, codes in enumerate(self.codes):
+            again = next((j for j in range(k) if self.codes[j] is codes), None)
+            if again is not None:
+                found.append(found[again])
+            elif self.cluster is None:
+                found.append({y: self.count(k, self.of_class(y)) for y in (None, 0, 1)})
+            else:
+                weight = {y: self._by_cluster(k, y) for y in (None, 0, 1)}
+                found.append({y: (w > 0).sum(axis=0).astype(float) for y, w in weight.items()})
+        return found
+
+    def _by_cluster(self, k: int, outcome: int | None) -> Any:
+        """Sums of weights by cluster and target, sparse."""
+        from scipy.sparse import csr_array
+
+        assert self.cluster is not None
+        among = self.of_class(outcome)
+        w = self.w if among is None else self.w * among
+        shape = (int(self.cluster.max()) + 1, self.sizes[k])
+        table = csr_array((w, (self.cluster, self.codes[k])), shape=shape)
+        table.sum_duplicates()
+        return table
+
+    def least_kish(self, k: int, outcome: int | None = None) -> Array:
+        """Kish's effective number of rows, or of clusters where these are fewer.
+
+        A value at the edge of its range has no variance to tell how alike the rows of a cluster
+        are; it rests on no more than this.
+        """
+        kish = self.kish(k, self.of_class(outcome))
+        if self.cluster is None:
+            return kish
+        table = self._by_cluster(k, outcome)
+        square = np.asarray((table**2).sum(axis=0))
+        whole = np.asarray(table.sum(axis=0))
+        return np.minimum(kish, np.where(square > 0, whole**2, 0.0) / _nonzero(square))
+
+    def small_sample(self, k: int, outcome: int | None = None, parameters: int = 1) -> Array:
+        """Root of ``m / (m - parameters)``; 0 where too little is left to vary.
+
+        m are the rows of the target, or its own clusters: those that it has no row in tell nothing
+        of it.
+        """
+        m = self.units(k, outcome)
         result: Array = np.sqrt(np.where(m > parameters, m, 0.0) / np.maximum(m - parameters, 1.0))
         return result
+
+    @property
+    def counted(self) -> float:
+        """The factor of a mean of 0/1, as observed rates have it: from all clusters, if any."""
+        if self.n_clusters is None:
+            return 1.0
+        return float(np.sqrt(self.n_clusters / max(self.n_clusters - 1, 1)))
 
     def each(self, metric: Callable[[ScoredRows, int], Part]) -> Influence:
         """A metric in all targets.
@@ -183,13 +252,11 @@ class ScoredRows:
         from scipy.sparse import csr_array
 
         assert self.cluster is not None
-        assert self.n_clusters is not None
         columns = np.concatenate([c + f for c, f in zip(codes, first[:-1], strict=True)])
         at = (np.tile(self.cluster, len(values)), columns)
         shape = (int(self.cluster.max()) + 1, int(first[-1]))
         table = csr_array((np.concatenate(values), at), shape=shape)
-        sigma = np.asarray((table.T @ table).todense())
-        return sigma * self.n_clusters / max(self.n_clusters - 1, 1)
+        return np.asarray((table.T @ table).todense())
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,7 +311,9 @@ def auc(rows: ScoredRows, k: int) -> Part:
 
     Ties count one half. The influence values are the structural components of DeLong et al.
     (1988), whose sample variances, with one less than the events and the non-events, they give.
-    With one event or one non-event there is no such variance; all values are then 0.
+    With one event or one non-event, or all of a class in one cluster, there is no such variance;
+    all values are then 0. Clusters take the place of events and non-events in the variances of a
+    class (Obuchowski 1997).
 
     Parameters
     ----------
@@ -261,7 +330,8 @@ def auc(rows: ScoredRows, k: int) -> Part:
     ----------
     DeLong ER, DeLong DM, Clarke-Pearson DL (1988). Comparing the areas under two or more
     correlated receiver operating characteristic curves: a nonparametric approach. Biometrics 44,
-    837-845.
+    837-845. Obuchowski NA (1997). Nonparametric analysis of clustered ROC curve data. Biometrics
+    53, 567-578.
     """
     order, _ = rows.order(k)
     code, score, w = rows.codes[k][order], rows.p[order], rows.w[order]
@@ -284,10 +354,10 @@ def auc(rows: ScoredRows, k: int) -> Part:
     defined = (events > 0) & (others > 0)
     sums = np.bincount(code, w * event * others_below[block], size)
     estimate = np.where(defined, sums, np.nan) / _nonzero(events)
-    few = (rows.count(k, rows.y == 1) < 2) | (rows.count(k, rows.y == 0) < 2)
+    few = (rows.units(k, 1) < 2) | (rows.units(k, 0) < 2)
     use = np.where(defined & ~few, 1.0, 0.0)
-    per_event = use * rows.small_sample(k, rows.y == 1) / _nonzero(events)
-    per_other = use * rows.small_sample(k, rows.y == 0) / _nonzero(others)
+    per_event = use * rows.small_sample(k, 1) / _nonzero(events)
+    per_other = use * rows.small_sample(k, 0) / _nonzero(others)
     centre = np.nan_to_num(estimate)[code]
     values = np.empty(len(code))
     values[order] = w * np.where(
@@ -319,11 +389,11 @@ def mean_of(
 
     def metric(rows: ScoredRows, k: int) -> Part:
         v, code = values(rows.y, rows.p), rows.codes[k]
-        which = None if among is None else rows.y == among
+        which = rows.of_class(among)
         w = rows.w if which is None else rows.w * which
         whole = rows.total(k, w)
         estimate = np.where(whole > 0, rows.total(k, w * v), np.nan) / _nonzero(whole)
-        factor = (1.0 if counted else rows.small_sample(k, which)) / _nonzero(whole)
+        factor = (rows.counted if counted else rows.small_sample(k, among)) / _nonzero(whole)
         return estimate, w * (v - np.nan_to_num(estimate)[code]) * factor[code]
 
     return metric
@@ -348,7 +418,7 @@ def f1_of(call: Array) -> Callable[[ScoredRows, int], Part]:
         estimate = np.where(whole > 0, rows.total(k, rows.w * top), np.nan) / _nonzero(whole)
         code = rows.codes[k]
         centre = np.nan_to_num(estimate)[code]
-        return estimate, rows.w * (top - centre * bottom) / _nonzero(whole)[code]
+        return estimate, rows.counted * rows.w * (top - centre * bottom) / _nonzero(whole)[code]
 
     return metric
 
@@ -386,6 +456,26 @@ def observed_over_expected(rows: ScoredRows, k: int) -> Part:
     code = rows.codes[k]
     factor = rows.small_sample(k) / _nonzero(expected)
     return estimate, rows.w * (rows.y - np.nan_to_num(estimate)[code] * rows.p) * factor[code]
+
+
+def few_values(rows: ScoredRows) -> str:
+    """Say of a score with one or two values that it may be no score; empty where it has more.
+
+    Parameters
+    ----------
+    rows : ScoredRows
+
+    Returns
+    -------
+    str
+    """
+    there = rows.p[rows.w > 0]
+    m = len(np.unique(there))
+    if m > 2 or len(there) == m:  # as many values as rows say nothing
+        return ""
+    if m == 1:
+        return "score has 1 value: it cannot tell events from non-events."
+    return "score has 2 values: is it a call? AUC and calibration are meant for a risk."
 
 
 def best_f1_threshold(y: Array, p: Array, w: Array) -> float:

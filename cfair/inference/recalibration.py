@@ -42,8 +42,8 @@ def recalibrate(rows: ScoredRows, clip: float | None = None) -> Recalibration:
     """Calibration in the large, calibration intercept and slope.
 
     The fits are maximum likelihood; the influence values are those of the sandwich variance, times
-    ``m / (m - 1)`` and ``m / (m - 2)`` for m rows (HC1), so that they hold whether or not the
-    recalibrated score is right.
+    ``m / (m - 1)`` and ``m / (m - 2)`` for m rows (HC1), or clusters of the target, so that they
+    hold whether or not the recalibrated score is right.
 
     Parameters
     ----------
@@ -200,13 +200,13 @@ class Bins:
     @property
     def error(self) -> Array:
         """Expected calibration error of each target."""
-        return np.where(self.n.sum(axis=1) > 0, np.abs(self.gap).sum(axis=1), np.nan)
+        return np.where(self.weight.sum(axis=1) > 0, np.abs(self.gap).sum(axis=1), np.nan)
 
     @property
     def if_calibrated(self) -> Array:
         """What the error would be on average if every score were the risk: noise alone."""
         noise = np.sqrt(2 / np.pi * self.variance_if_calibrated).sum(axis=1)
-        return np.where(self.n.sum(axis=1) > 0, noise, np.nan)
+        return np.where(self.weight.sum(axis=1) > 0, noise, np.nan)
 
     @property
     def debiased(self) -> Array:
@@ -256,7 +256,10 @@ def _places(rows: ScoredRows, k: int, bins: int, bin_range: str) -> NDArray[np.i
     place = np.zeros(len(rows.p), dtype=np.intp)
     for g in np.flatnonzero(np.diff(start)):
         members = order[start[g] : start[g + 1]]
+        members = members[rows.w[members] > 0]  # rows of weight 0 carry nothing, no bounds either
         p = rows.p[members]
+        if not len(p):
+            continue
         if bin_range == "group":
             if p[0] < p[-1]:
                 inner = np.linspace(p[0], p[-1], bins + 1)[1:-1]

@@ -124,7 +124,7 @@ def recalibration_curves(
     b = fit.slope.estimate[first : first + rows.sizes[k]]
     za, zb = fit.intercept.values[k], fit.slope.values[k]
     order, start = rows.order(k)
-    df = np.inf if rows.n_clusters is None else float(rows.n_clusters - 1)
+    df = np.full(rows.sizes[k], np.inf) if rows.cluster is None else rows.units(k) - 2
     parts: list[tuple[Array, ...]] = []
     for g in np.flatnonzero(~np.isnan(b)):
         members = order[start[g] : start[g + 1]]
@@ -133,11 +133,11 @@ def recalibration_curves(
         x = np.linspace(logit(inside[0]), logit(inside[-1]), points)
         one = (za[members], zb[members])
         if rows.cluster is not None:
-            assert rows.n_clusters is not None
-            scale = np.sqrt(rows.n_clusters / max(rows.n_clusters - 1, 1))
-            one = tuple(np.bincount(rows.cluster[members], z) * scale for z in one)
+            one = tuple(np.bincount(rows.cluster[members], z) for z in one)
         variance = one[0] @ one[0] + 2 * x * (one[0] @ one[1]) + x**2 * (one[1] @ one[1])
-        half = -stdtrit(df, (1 - level) / 2) * np.sqrt(np.maximum(variance, 0.0))
+        # without any variance, as in two clusters, there is a curve and no band
+        deviation = np.sqrt(variance) if variance.min() > 0 else np.nan
+        half = -stdtrit(max(df[g], 1.0), (1 - level) / 2) * deviation
         line = a[g] + b[g] * x
         parts.append(
             (np.full(points, g), expit(x), expit(line), expit(line - half), expit(line + half))
@@ -228,12 +228,10 @@ def net_benefit(rows: ScoredRows, k: int, thresholds: Array) -> NetBenefit:
         one = 1 - standardized
         relative = deviation(one, -odds, -standardized, np.zeros_like(benefit)) / base
         all_se = deviation(1 - everybody, -odds - everybody, 1 - everybody, -odds - everybody)
-        df = rows.count(k) - 1
     else:
         se, relative, all_se = _clustered(
             rows, k, thresholds, benefit, standardized, everybody, base, share
         )
-        df = np.full(size, float((rows.n_clusters or 1) - 1))
     undefined = (~some)[:, None] | np.zeros((size, m), dtype=bool)
     nan = np.where(undefined, np.nan, 0.0)
     return NetBenefit(
@@ -243,7 +241,7 @@ def net_benefit(rows: ScoredRows, k: int, thresholds: Array) -> NetBenefit:
         _unknown_if_zero(relative + nan),
         everybody + nan,
         _unknown_if_zero(all_se + nan),
-        df,
+        rows.units(k) - 1,
     )
 
 
@@ -287,11 +285,10 @@ def _clustered(
 ) -> tuple[Array, Array, Array]:
     """Standard errors from sums over clusters, a threshold at a time."""
     assert rows.cluster is not None
-    assert rows.n_clusters is not None
     code, size = rows.codes[k], rows.sizes[k]
     pair, place = np.unique(rows.cluster * size + code, return_inverse=True)
     target = pair % size
-    scale = np.sqrt(rows.n_clusters / max(rows.n_clusters - 1, 1))
+    scale = rows.small_sample(k)
 
     def deviation(values: Array) -> Array:
         sums = np.bincount(place, rows.w * values, len(pair))

@@ -39,6 +39,8 @@ class ScoreEstimates(RateEstimates):
         Degrees of freedom of Student's quantile; None for the normal one.
     least : (T,) array or None
         Of a positive metric that is 0: the expected events behind it, for the upper limit.
+    rows : (T,) array or None
+        Kish's effective number of rows where `kish` is one of clusters; `kish` by default.
 
     See Also
     --------
@@ -48,6 +50,7 @@ class ScoreEstimates(RateEstimates):
     scale: str = "unit"
     df: Array | None = None
     least: Array | None = None
+    rows: Array | None = None
 
     @property
     def se(self) -> Array:
@@ -73,6 +76,7 @@ class ScoreEstimates(RateEstimates):
             part,
             df=None if self.df is None else self.df[targets],
             least=None if self.least is None else self.least[targets],
+            rows=None if self.rows is None else self.rows[targets],
         )
 
     @property
@@ -83,7 +87,7 @@ class ScoreEstimates(RateEstimates):
     @property
     def size(self) -> Array:
         """Kish's effective number of rows, or of the rarer class."""
-        return self.kish
+        return self.kish if self.rows is None else self.rows
 
     def interval(self, kind: str = "", level: Any = 0.95) -> tuple[Array, Array]:
         """Limits of every estimate on the scale of the metric.
@@ -204,6 +208,20 @@ class ScoreEstimates(RateEstimates):
             return super().simultaneous(first, second, level)
         return self._shrunk[0].simultaneous(first, second, level)
 
+    @property
+    def _widening(self) -> Array:
+        """Student's quantile over the normal one, for tests that know the normal only."""
+        if self.df is None or self.n_clusters is not None:
+            return np.ones(len(self.estimate))
+        known = np.where(self.df >= 1, self.df, np.nan)
+        return np.where(np.isnan(known), 1.0, stdtrit(known, 0.975) / ndtri(0.975))
+
+    @property
+    def _groups_only(self) -> tuple[Array, Array, Array]:
+        theta, sigma, kish = super()._groups_only
+        wider = self._widening[: self.n_groups]
+        return theta, sigma * wider[:, None] * wider, kish
+
     @cached_property
     def equality(self) -> EqualityTest:
         """Test that all groups have the same value, on the scale of the intervals."""
@@ -217,10 +235,13 @@ class ScoreEstimates(RateEstimates):
             without |= ~(theta > 0)
             slope = 1 / np.where(without, 1.0, theta)
             theta = np.log(np.where(without, 1.0, theta))
-        # The test works on logits, so it is given what has these values for its logits.
+        # The test works on logits, so it is given what has these values for its logits, shrunk
+        # away from 0 and 1, which changes neither of its statistics.
         theta = np.where(without, np.nan, theta)
-        near = expit(theta - (np.nanmean(theta) if not without.all() else 0.0))
-        scale = slope * near * (1 - near)
+        theta = theta - (np.nanmean(theta) if not without.all() else 0.0)
+        shrink = min(1.0, 4 / np.nanmax(np.abs(theta), initial=1e-300))
+        near = expit(shrink * theta)
+        scale = self._widening[:K] * shrink * slope * near * (1 - near)
         return equality_test(
             near,
             sigma * scale[:, None] * scale,
@@ -271,7 +292,7 @@ class ScoreEstimates(RateEstimates):
         if np.isnan(theta).all():
             return replace(self, scale="unit", estimate=theta), 1.0
         middle = (np.nanmin(theta) + np.nanmax(theta)) / 2
-        reach = np.nanmax(theta) - np.nanmin(theta) + 50 * float(np.nanmax(self.se))
+        reach = np.nanmax(theta) - np.nanmin(theta) + 10 * float(np.nanmax(self.se))
         factor = 0.5 / reach
         moved = 0.5 + factor * (theta - middle)
         return (
@@ -472,13 +493,13 @@ def _welch(
     second: NDArray[np.intp],
     n_clusters: int | None,
 ) -> Array | None:
-    """Degrees of freedom of a difference: Welch's, or those of the clusters."""
-    if df is None or n_clusters is not None:
-        return None if df is None else np.minimum(df[first], df[second])
+    """Degrees of freedom of a difference: Welch's, with clusters no more than those of all."""
+    if df is None:
+        return None
     total = se_a**2 + se_b**2
     parts = se_a**4 / np.maximum(df[first], 1) + se_b**4 / np.maximum(df[second], 1)
     result: Array = np.where(parts > 0, total**2, 1.0) / np.where(parts > 0, parts, 1.0)
-    return result
+    return result if n_clusters is None else np.minimum(result, n_clusters - 1)
 
 
 def _quantile(level: Any, df: Array | None) -> Array:

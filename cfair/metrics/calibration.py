@@ -21,7 +21,7 @@ from cfair.inference.recalibration import (
 )
 from cfair.metrics.discrimination import by_group, curve_frame, gap_of
 from cfair.metrics.reading import read_score
-from cfair.options import check_option
+from cfair.options import check_level, check_option
 
 
 def brier(
@@ -65,7 +65,9 @@ def brier(
     >>> round(brier([0, 1], [0.2, 0.6]), 3)
     0.1
     """
-    cohort = read_score(y_true, y_score, sensitive_features, sample_weight, missing)
+    cohort = read_score(
+        y_true, y_score, sensitive_features, sample_weight, missing, both_outcomes=False
+    )
     values, _ = mean_of(scores.squared_error)(scored_rows(cohort), 0)
     return by_group(cohort, {"brier": values}, alone=sensitive_features is None)
 
@@ -98,7 +100,9 @@ def log_loss(
     >>> log_loss([0, 1], [0.0, 0.0])
     50.0
     """
-    cohort = read_score(y_true, y_score, sensitive_features, sample_weight, missing)
+    cohort = read_score(
+        y_true, y_score, sensitive_features, sample_weight, missing, both_outcomes=False
+    )
     values, _ = mean_of(scores.log_loss)(scored_rows(cohort), 0)
     return by_group(cohort, {"log_loss": values}, alone=sensitive_features is None)
 
@@ -135,7 +139,9 @@ def log_loss_gap(
     >>> round(value, 3)
     0.693
     """
-    cohort = read_score(y_true, y_score, sensitive_features, sample_weight, missing)
+    cohort = read_score(
+        y_true, y_score, sensitive_features, sample_weight, missing, both_outcomes=False
+    )
     values, _ = mean_of(scores.log_loss)(scored_rows(cohort), 0)
     return gap_of(cohort, values, "log loss")
 
@@ -190,7 +196,9 @@ def ece(
     >>> ece([0, 1, 1, 1], [0.25, 0.25, 0.75, 0.75])
     0.25
     """
-    cohort = read_score(y_true, y_score, sensitive_features, sample_weight, missing)
+    cohort = read_score(
+        y_true, y_score, sensitive_features, sample_weight, missing, both_outcomes=False
+    )
     found = _bins(cohort, bins, range)
     K = cohort.groups.n_groups
     values = {"ece": (found.debiased if debias else found.error)[:K]}
@@ -234,7 +242,9 @@ def ece_gap(
     >>> ece_gap([0, 1, 1, 1], [0.5, 0.5, 0.75, 0.75], sensitive_features=list("aabb"))
     0.25
     """
-    cohort = read_score(y_true, y_score, sensitive_features, sample_weight, missing)
+    cohort = read_score(
+        y_true, y_score, sensitive_features, sample_weight, missing, both_outcomes=False
+    )
     found = _bins(cohort, bins, range)
     values = (found.debiased if debias else found.error)[: cohort.groups.n_groups]
     return gap_of(cohort, values, "ECE")
@@ -329,9 +339,12 @@ def calibration_curve(
     0         0.2         0.5
     1         0.7         1.0
     """
-    cohort = read_score(y_true, y_score, sensitive_features, sample_weight, missing)
+    cohort = read_score(
+        y_true, y_score, sensitive_features, sample_weight, missing, both_outcomes=False
+    )
     found = _bins(cohort, bins, range).select(np.arange(cohort.groups.n_groups))
-    low, high = wilson_interval(found.rate.ravel(), found.kish.ravel(), level, max_df=NORMAL)
+    rates, sizes = found.rate.ravel(), found.kish.ravel()
+    low, high = wilson_interval(rates, sizes, check_level(level), max_df=NORMAL)
     some = np.nonzero(found.n > 0)
     columns = {
         "bin": some[1],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from cfair.metrics.comparing import (
     why_nan,
 )
 from cfair.metrics.reading import read_call
-from cfair.options import check_option
+from cfair.options import check_option, is_number
 
 Array = NDArray[np.float64]
 
@@ -55,7 +55,7 @@ def group_rates(
         Some of ``prevalence``, ``selection_rate``, ``tpr`` (sensitivity, recall), ``fpr``, ``tnr``
         (specificity), ``fnr``, ``ppv`` (precision), ``npv``, ``fdr``, ``for`` (false omission
         rate), ``accuracy``, ``balanced_accuracy``, ``f1``, which are the default, and
-        ``fn_fp_ratio``.
+        ``fn_fp_ratio``. One that is named twice is given once.
     by : {"groups", "attributes"}, default "groups"
         The crossed groups, or each attribute on its own.
     sample_weight : (n,) array-like, optional
@@ -464,7 +464,7 @@ def severity(gap: float, moderate: float = 0.05, severe: float = 0.15) -> str:
     Raises
     ------
     ValueError
-        Unless ``0 < moderate < severe < 1``.
+        Unless ``0 < moderate < severe < 1``, and the gap is a number.
 
     Examples
     --------
@@ -472,6 +472,8 @@ def severity(gap: float, moderate: float = 0.05, severe: float = 0.15) -> str:
     ['acceptable', 'moderate', 'moderate', 'severe', 'undefined']
     """
     _check_boundaries(moderate, severe)
+    if not is_number(gap):
+        raise ValueError(f"gap must be a number, such as 0.1, not {gap!r}.")
     size = abs(float(gap))
     if np.isnan(size):
         return "undefined"
@@ -553,14 +555,20 @@ def _check_rate(rate: Any) -> str:
 def _chosen(rates: Sequence[str] | str | None) -> tuple[str, ...]:
     if rates is None:
         return RATES
+    if not isinstance(rates, (str, Iterable)):
+        raise ValueError(
+            f"rates must be one or more of {', '.join(map(repr, (*RATES, FN_FP)))}, or None, not "
+            f"{rates!r}."
+        )
     wanted = (rates,) if isinstance(rates, str) else tuple(rates)
     if not wanted:
         raise ValueError("rates must name one rate or more, or be None for all.")
-    return tuple(_check_rate(rate) for rate in wanted)
+    return tuple(dict.fromkeys(_check_rate(rate) for rate in wanted))
 
 
 def _check_boundaries(moderate: float, severe: float) -> None:
-    if not 0 < moderate < severe < 1:
+    numbers = is_number(moderate) and is_number(severe)
+    if not numbers or not 0 < moderate < severe < 1:
         raise ValueError(
             f"thresholds must be 0 < moderate < severe < 1, not moderate={moderate!r} and "
             f"severe={severe!r}."

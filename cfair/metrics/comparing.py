@@ -36,7 +36,8 @@ def labelled(
     Returns
     -------
     pandas.DataFrame
-        An attribute that is called like another column, say ``n``, becomes ``n (attribute)``.
+        An attribute that is called like another column, say ``n``, becomes ``n (attribute)``, or
+        ``n (attribute 2)`` if there is one of that name as well.
 
     Examples
     --------
@@ -54,7 +55,15 @@ def labelled(
         return pd.concat([pd.DataFrame({"attribute": names, "level": levels}), table], axis=1)
     labels = groups.label_frame()
     taken = {"group", *table}
-    labels.columns = [f"{name} (attribute)" if name in taken else name for name in labels]
+    used = taken | set(labels)
+    names = []
+    for name in labels:
+        if name in taken:
+            tries = (f"{name} (attribute{f' {k}' * (k > 1)})" for k in range(1, len(used) + 2))
+            name = next(new for new in tries if new not in used)
+            used.add(name)
+        names.append(name)
+    labels.columns = names
     labels.insert(0, "group", list(groups.names))
     return pd.concat([labels, table], axis=1)
 

@@ -558,7 +558,8 @@ def _scored(arrays: tuple[Any, Any, Any, Any, str], both_outcomes: bool) -> Coho
 
 
 def _balance(arrays: tuple[Any, Any, Any, Any, str], given: int, kind: str, to: Any) -> float:
-    if isinstance(given, bool) or given not in (0, 1):
+    whole = isinstance(given, (int, np.integer)) and not isinstance(given, bool)
+    if not whole or given not in (0, 1):
         raise ValueError(f"given must be 1 (events) or 0 (non-events), not {given!r}.")
     cohort = _scored(arrays, both_outcomes=True)
     require_comparison(cohort.groups)

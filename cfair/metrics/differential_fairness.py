@@ -209,7 +209,7 @@ def generalized_entropy(
     0.0
     """
     check_option("part", part, PARTS)
-    if isinstance(alpha, bool) or not np.isfinite(alpha) or alpha <= 0:
+    if not is_number(alpha) or not np.isfinite(alpha) or alpha <= 0:
         raise ValueError(f"alpha must be a number above 0, not {alpha!r}.")
     counts = _counts(y_true, y_pred, sensitive_features, sample_weight, missing, part)
     benefit = np.array([[1.0, 2.0], [0.0, 1.0]])  # by outcome and call

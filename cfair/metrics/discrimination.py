@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cfair.cohort import Cohort, require_comparison
+from cfair.errors import CfairWarning, warn
 from cfair.inference import performance as scores
 from cfair.inference.performance import scored_rows
 from cfair.inference.score_curves import roc_points
@@ -58,6 +59,11 @@ def auc(
     DataError
         If an array does not fit: values, length, index, missing values.
 
+    Warns
+    -----
+    CfairWarning
+        If the score has one or two values: it may be a call.
+
     Examples
     --------
     >>> y, score = [0, 1, 0, 1, 0, 1], [0.1, 0.4, 0.35, 0.8, 0.7, 0.6]
@@ -67,7 +73,7 @@ def auc(
     [['a', 1.0], ['b', 0.75]]
     """
     cohort = read_score(y_true, y_score, sensitive_features, sample_weight, missing)
-    values, _ = scores.auc(scored_rows(cohort), 0)
+    values = _auc(cohort)
     return by_group(cohort, {"auc": values}, both=True, alone=sensitive_features is None)
 
 
@@ -111,7 +117,7 @@ def auc_gap(
     0.25
     """
     cohort = read_score(y_true, y_score, sensitive_features, sample_weight, missing)
-    values, _ = scores.auc(scored_rows(cohort), 0)
+    values = _auc(cohort)
     return gap_of(cohort, values, "AUC", both=True)
 
 
@@ -147,7 +153,7 @@ def worst_auc(
     0.75
     """
     cohort = read_score(y_true, y_score, sensitive_features, sample_weight, missing)
-    values, _ = scores.auc(scored_rows(cohort), 0)
+    values = _auc(cohort)
     _warn_of_undefined(cohort, values, "AUC", both=True)
     return float(np.nanmin(values)) if (~np.isnan(values)).any() else float("nan")
 
@@ -272,6 +278,14 @@ def curve_frame(
         names = np.asarray(cohort.groups.names, dtype=object)[target]
         frame.insert(0, "group", pd.Series(names, dtype="str"))
     return frame
+
+
+def _auc(cohort: Cohort) -> Array:
+    """AUC of every group; warns of a score that may be a call."""
+    rows = scored_rows(cohort)
+    if said := scores.few_values(rows):
+        warn(f"y_score: {said}", CfairWarning)
+    return scores.auc(rows, 0)[0]
 
 
 def _reasons(cohort: Cohort, both: bool) -> list[str]:

@@ -70,7 +70,9 @@ def net_benefit(
     0        0.2       0.4375         0.875      0.375
     """
     cuts = check_thresholds(thresholds)
-    cohort = read_score(y_true, y_score, sensitive_features, sample_weight, missing)
+    cohort = read_score(
+        y_true, y_score, sensitive_features, sample_weight, missing, both_outcomes=False
+    )
     found = net_benefit_of(scored_rows(cohort), 0, cuts)
     K = cohort.groups.n_groups
     columns = {

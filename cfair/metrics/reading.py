@@ -37,7 +37,8 @@ def read_arrays(
     Parameters
     ----------
     y_true : (n,) array-like of 0/1 or bool
-        Outcome. A Series gives the index that other Series are matched by.
+        Outcome. Arrays are in the order of the first Series, if any is one; other Series
+        are matched with it by their index.
     sensitive_features : array-like, data frame, or mapping of name to array-like
         One or more attributes, which are crossed. A name is taken from a Series, a column or a key.
     y_pred : (n,) array-like of 0/1 or bool, optional
@@ -71,8 +72,11 @@ def read_arrays(
     """
     if (y_pred is None) == (y_score is None):
         raise DataError("give either y_pred, a ready 0/1 call, or y_score, not both.")
-    labels = y_true.index if isinstance(y_true, pd.Series) else pd.RangeIndex(len(y_true))
-    rows = pd.DataFrame(index=labels)
+    attributes = _attributes(sensitive_features)
+    given = [y_true, y_pred, y_score, *(values for _, values in attributes), sample_weight]
+    series = next((values for values in given if isinstance(values, pd.Series)), None)
+    # arrays are in the order of the first Series, whose index the other Series are matched by
+    rows = pd.DataFrame(index=pd.RangeIndex(len(y_true)) if series is None else series.index)
     table = as_table(rows)
 
     def column(values: Any, name: str) -> pd.Series | None:
@@ -84,7 +88,7 @@ def read_arrays(
         score=column(y_score, "y_score"),
         cutoff=None if y_score is None else 0.5,
         weights=column(sample_weight, "sample_weight"),
-        groups=[column(values, name) for name, values in _attributes(sensitive_features)],
+        groups=[column(values, name) for name, values in attributes],
         missing=missing,
         both_outcomes=both_outcomes,
     )
@@ -102,12 +106,13 @@ def read_score(
     sensitive_features: Any,
     sample_weight: Any,
     missing: str,
+    both_outcomes: bool = True,
 ) -> Cohort:
     """The arrays of a metric of a score, as `read_arrays` reads them.
 
     Parameters
     ----------
-    y_true, y_score, sensitive_features, sample_weight, missing
+    y_true, y_score, sensitive_features, sample_weight, missing, both_outcomes
         As in `read_arrays`. Without attributes, None, all rows are one group.
 
     Returns
@@ -122,6 +127,7 @@ def read_score(
         sensitive_features=sensitive_features,
         sample_weight=sample_weight,
         missing=missing,
+        both_outcomes=both_outcomes,
     )
 
 

@@ -392,13 +392,16 @@ def _attributes(
     for a in attributes:
         n = _sums(a.codes[~a.missing], count[~a.missing], len(a.levels))
         share, k = n / n.sum(), len(n)
-        gone = int(count[a.missing].sum()) + missing.get(a.name, 0)
+        lost = a.missing
+        if a.missing_level is not None:  # missing values that are a level are missing all the same
+            lost = lost | (a.codes == a.levels.index(a.missing_level))
+        gone = int(count[lost].sum()) + missing.get(a.name, 0)
         h = float(entropy(share))
         rows.append(
             {
                 "attribute": a.name,
                 "n_levels": k,
-                "n": int(n.sum()),
+                "n": int(count[~lost].sum()),
                 "missing": gone,
                 "missing_share": gone / n_read,
                 "much_missing": gone / n_read >= MUCH_MISSING,

@@ -15,15 +15,19 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
+from cfair.cohort import require_comparison
 from cfair.errors import DataError
 from cfair.frame import show_some
 from cfair.inference.aggregate import aggregate_intervals
 from cfair.inference.intervals import student_limits
 from cfair.metrics.comparing import labelled
 from cfair.metrics.reading import complete_rows, read_features
-from cfair.options import check_level
+from cfair.options import check_level, is_number
 
 Array = NDArray[np.float64]
+
+#: Means that differ by less are the same but for rounding.
+_ROUNDING = 1e-12
 
 
 def dice_scores(
@@ -43,9 +47,9 @@ def dice_scores(
         sample. Boolean, 0/1, probabilities, or labels if `label` is given.
     label : int, optional
         The structure in masks of several labels.
-    mask_threshold : float, default 0.5
+    mask_threshold : float in [0, 1), default 0.5
         Without `label`: a pixel counts as inside if it is above this.
-    empty_score : float, default 1.0
+    empty_score : float in [0, 1] or NaN, default 1.0
         Of a sample in which both masks are empty; NaN leaves it out.
 
     Returns
@@ -55,7 +59,10 @@ def dice_scores(
     Raises
     ------
     DataError
-        If numbers or shapes of the masks differ, or they hold several labels and none is named.
+        If numbers or shapes of the masks differ, they hold several labels and none is named, or
+        none of them holds `label`.
+    ValueError
+        If an option has no such value.
 
     References
     ----------
@@ -95,9 +102,12 @@ class SegmentationGaps:
     delta_if_equal : float
         What `delta_dice` would be on average if all groups had the same mean: noise alone.
     worst_group, best_group : str
+        The first where several tie.
     level : float
     n, n_undefined, n_empty, n_dropped : int
         Samples with a Dice; without one; with both masks empty; left out for a missing attribute.
+    note : str
+        Why figures of the groups together are NaN, if some are.
     """
 
     by_group: pd.DataFrame
@@ -118,6 +128,7 @@ class SegmentationGaps:
     n_undefined: int
     n_empty: int
     n_dropped: int
+    note: str = ""
 
     @property
     def summary(self) -> pd.Series:
@@ -135,22 +146,36 @@ class SegmentationGaps:
         shown = self.by_group[columns].to_string(
             index=False, float_format=lambda x: f"{x:.4f}", max_rows=60, na_rep="–"
         )
-        interval = f"{100 * self.level:g}% [{self.delta_low:.4f}, {self.delta_high:.4f}]"
         lines = [
-            f"Dice by group: {self.n:,} samples, mean {self.mean_dice:.4f}",
+            f"Dice by group: {_samples(self.n)}, mean {self.mean_dice:.4f}",
             shown,
-            f"gap {self.delta_dice:.4f}, {interval}; {self.delta_if_equal:.4f} by noise alone",
+            *self._together(),
+            *[self.note] * bool(self.note),
+        ]
+        left = (
+            (self.n_undefined, "without a Dice, counted by group in .by_group"),
+            (self.n_empty, "with both masks empty"),
+            (self.n_dropped, "left out: an attribute is missing"),
+        )
+        return "\n".join([*lines, *(f"{_samples(n)} {what}" for n, what in left if n)])
+
+    def _together(self) -> list[str]:
+        """Lines of the print about the groups together."""
+        if np.isnan(self.delta_dice):
+            return []
+        interval = f"{100 * self.level:g}% [{self.delta_low:.4f}, {self.delta_high:.4f}]"
+        ends = (
             f"worst {self.worst_group} ({self.min_dice:.4f}), best {self.best_group} "
-            f"({self.max_dice:.4f})",
+            f"({self.max_dice:.4f})"
+        )
+        if self.delta_dice < _ROUNDING:
+            ends = f"no worst and no best group: all have the mean {self.mean_dice:.4f}"
+        return [
+            f"gap {self.delta_dice:.4f}, {interval}; {self.delta_if_equal:.4f} by noise alone",
+            ends,
             f"SD of group means {self.std_dice:.4f}, skewness {self.skewness_dice:.4f}, "
             f"equity-scaled Dice {self.es_dice:.4f}",
         ]
-        left = (
-            (self.n_undefined, "samples without a Dice, counted by group in .by_group"),
-            (self.n_empty, "samples with both masks empty"),
-            (self.n_dropped, "samples left out: an attribute is missing"),
-        )
-        return "\n".join([*lines, *(f"{n:,} {what}" for n, what in left if n)])
 
     __repr__ = __str__
 
@@ -179,9 +204,9 @@ def segmentation_gaps(
         Masks, as in `dice_scores`.
     label : int, optional
         The structure in masks of several labels.
-    mask_threshold : float, default 0.5
+    mask_threshold : float in [0, 1), default 0.5
         Without `label`: a pixel counts as inside if it is above this.
-    empty_score : float, default 1.0
+    empty_score : float in [0, 1] or NaN, default 1.0
         Dice of a sample in which both masks are empty; NaN leaves it out.
     missing : {"raise", "drop", "level"}, default "raise"
         Missing attributes.
@@ -197,7 +222,10 @@ def segmentation_gaps(
     Raises
     ------
     DataError
-        If a Dice is outside [0, 1], the arrays do not fit, or no group has any Dice.
+        If a Dice is outside [0, 1], the arrays do not fit, there is only one group, or no group
+        has any Dice.
+    ValueError
+        If an option has no such value.
 
     Notes
     -----
@@ -229,6 +257,7 @@ def segmentation_gaps(
     attributes, columns = read_features(sensitive_features, dice=dice)
     values = _checked(columns["dice"])
     groups, keep, dropped = complete_rows(attributes, missing)
+    require_comparison(groups)
     values = values[keep]
     known = ~np.isnan(values)
     if not known.any():
@@ -240,17 +269,22 @@ def segmentation_gaps(
     table.loc[empty, "note"] = np.where(lost[empty], "no sample with a Dice", "no samples")
     means = table["mean_dice"].to_numpy()[~empty]
     names = [name for name, gone in zip(groups.names, empty, strict=True) if not gone]
-    delta = _delta_interval(table[~empty], level)
+    alone = len(means) == 1
+    nan = float("nan")
+    delta = (nan, nan, nan) if alone else _delta_interval(table[~empty], level)
     low, high = float(means.min()), float(means.max())
-    mean, std = float(values[known].mean()), float(means.std())
+    mean, std = float(values[known].mean()), nan if alone else float(means.std())
+    note = f"only {names[0]} has a Dice: no gap" if alone else ""
+    if not alone and high == 1:
+        note = "skewness is undefined: the best group's mean is 1"
     return SegmentationGaps(
         by_group=labelled(groups, table),
         mean_dice=mean,
         min_dice=low,
         max_dice=high,
-        delta_dice=high - low,
+        delta_dice=nan if alone else high - low,
         std_dice=std,
-        skewness_dice=(1 - low) / (1 - high) if high < 1 else float("nan"),
+        skewness_dice=(1 - low) / (1 - high) if high < 1 and not alone else nan,
         es_dice=mean / (1 + std),
         delta_low=delta[0],
         delta_high=delta[1],
@@ -262,7 +296,12 @@ def segmentation_gaps(
         n_undefined=int((~known).sum()),
         n_empty=n_empty,
         n_dropped=dropped.n,
+        note=note,
     )
+
+
+def _samples(n: int) -> str:
+    return f"{n:,} sample{'s' * (n != 1)}"
 
 
 def _checked(series: pd.Series) -> Array:
@@ -272,10 +311,12 @@ def _checked(series: pd.Series) -> Array:
     outside = (values < 0) | (values > 1)
     if outside.any():
         found = f"{values[outside].min():g} to {values[outside].max():g}"
-        hint = " Divide percentages by 100." if values[outside].max() > 2 else ""
+        percent = np.nanmin(values) >= 0 and 2 < np.nanmax(values) <= 100
+        hint = "Divide percentages by 100." if percent else "Set what is no Dice to NaN."
+        n = int(outside.sum())
         raise DataError(
-            f"dice must be in [0, 1], but {int(outside.sum())} of {len(values)} values are outside "
-            f"({found}).{hint}"
+            f"dice must be in [0, 1], but {n} of {len(values)} values {'is' if n == 1 else 'are'} "
+            f"outside ({found}). {hint}"
         )
     return values
 
@@ -309,7 +350,7 @@ def _by_group(y: Array, codes: NDArray[np.intp], size: int, level: float) -> pd.
 
 
 def _delta_interval(table: pd.DataFrame, level: float) -> tuple[float, float, float]:
-    """Interval of the largest difference, and its mean under equality; NaN with one group."""
+    """Interval of the largest difference, and its mean under equality."""
     mean, n = table["mean_dice"].to_numpy(), table["n"].to_numpy(dtype=np.float64)
     tail = (1 - level) / 2
     wider = stdtrit(np.maximum(n - 1, 1), tail) / ndtri(tail)
@@ -323,6 +364,7 @@ def _dice(
     pred: Any, true: Any, label: int | None, threshold: float, empty_score: float
 ) -> tuple[Array, int]:
     """Dice of every sample, and in how many both masks are empty."""
+    _check_mask_options(label, threshold, empty_score)
     both, sizes = _overlaps(pred, true, label, threshold)
     some = sizes > 0
     dice = np.where(some, 2 * both / np.where(some, sizes, 1), empty_score)
@@ -349,13 +391,32 @@ def _overlaps(pred: Any, true: Any, label: int | None, threshold: float) -> tupl
         )
     for name, masks in (("pred_masks", pred), ("true_masks", true)):
         _check_labels(masks, name, label)
-    if len(set(shapes)) == 1:
-        return _counts(_inside(pred, label, threshold), _inside(true, label, threshold))
-    parts = [
-        _counts(_inside([p], label, threshold), _inside([t], label, threshold))
-        for p, t in zip(pred, true, strict=True)
-    ]
-    return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+    pairs = (
+        [(pred, true)]
+        if len(set(shapes)) == 1
+        else [([p], [t]) for p, t in zip(pred, true, strict=True)]
+    )
+    parts = [_counts(_inside(p, label, threshold), _inside(t, label, threshold)) for p, t in pairs]
+    both, sizes = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
+    if label is not None and not sizes.any():
+        # every Dice would be that of two empty masks, and so perfect
+        held = np.unique(np.concatenate([np.unique(np.asarray(m)) for pair in pairs for m in pair]))
+        raise DataError(
+            f"label={label!r} is in none of the {len(pred)} predicted and true masks, which hold "
+            f"{show_some([f'{v:g}' for v in held.astype(np.float64)], 6)}. Give one of these."
+        )
+    return both, sizes
+
+
+def _check_mask_options(label: Any, threshold: Any, empty_score: Any) -> None:
+    """Refuse what would make a mask empty, or full, without a word."""
+    whole = isinstance(label, (int, np.integer)) and not isinstance(label, bool)
+    if label is not None and not whole:
+        raise ValueError(f"label must be a whole number, as in the masks, or None, not {label!r}.")
+    if not is_number(threshold) or not 0 <= threshold < 1:
+        raise ValueError(f"mask_threshold must be a number in [0, 1), not {threshold!r}.")
+    if not is_number(empty_score) or not (np.isnan(empty_score) or 0 <= empty_score <= 1):
+        raise ValueError(f"empty_score must be a number in [0, 1] or NaN, not {empty_score!r}.")
 
 
 def _inside(masks: Sequence[Any] | NDArray[Any], label: int | None, threshold: float) -> Any:
@@ -382,7 +443,7 @@ def _check_labels(masks: Any, name: str, label: int | None) -> None:
         if array.size:
             low, high = min(low, float(np.min(array))), max(high, float(np.max(array)))
     if missing:
-        raise DataError(f"{name} has {missing} missing pixels. Fill them in.")
+        raise DataError(f"{name} has {missing} missing pixel{'s' * (missing > 1)}. Fill in.")
     if label is None and (low < 0 or high > 1):
         values = show_some([f"{v:g}" for v in np.unique(np.asarray(arrays[0]))[:8]], 6)
         raise DataError(

@@ -176,15 +176,15 @@ def disagreement(
     )
 
 
-def in_words(kind: str, contrast: str, adjusted: str = "") -> str:
+def in_words(kind: str, contrast: str = "", adjusted: str = "") -> str:
     """Say how flag and contrast disagree.
 
     Parameters
     ----------
     kind : str
         From `disagreement`.
-    contrast : str
-        The contrast with its interval, as printed.
+    contrast : str, optional
+        The contrast with its interval, as printed; without it, what holds of several.
     adjusted : str, optional
         Said of a contrast whose own interval leaves out 0, but not its adjusted p-value.
 
@@ -200,7 +200,30 @@ def in_words(kind: str, contrast: str, adjusted: str = "") -> str:
         "opposite": ("flag fires", "together they do less than the two effects add up to"),
         "contrast only": ("no flag", "the two effects do not add up"),
     }.get(kind, ("", ""))
-    return f"{flag}, but the contrast is {contrast}: {tail}" if flag else ""
+    if not flag:
+        return ""
+    return f"{flag}, but the contrast is {contrast}: {tail}" if contrast else f"{flag}; {tail}"
+
+
+def additivity(low: Array, high: Array) -> NDArray[Any]:
+    """What an interval of the contrast says of the two effects together.
+
+    Parameters
+    ----------
+    low, high : (...) arrays
+
+    Returns
+    -------
+    (...) array of str
+        ``"more than additive"``, ``"less than additive"``, or empty: 0 is in it, or it is undefined.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> additivity(np.array([0.1, -0.3, -0.1]), np.array([0.3, -0.1, 0.1])).tolist()
+    ['more than additive', 'less than additive', '']
+    """
+    return np.select([low > 0, high < 0], ["more than additive", "less than additive"], "")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

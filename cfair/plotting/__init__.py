@@ -13,6 +13,7 @@ from cfair.plotting.interaction import plot_interaction
 from cfair.plotting.mosaic import plot_mosaic
 from cfair.plotting.null import plot_null
 from cfair.plotting.overlap import plot_overlap
+from cfair.plotting.power import plot_power
 from cfair.plotting.saving import save_all
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "plot_net_benefit",
     "plot_null",
     "plot_overlap",
+    "plot_power",
     "plot_rates",
     "plot_roc",
     "plot_score_metric",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,9 @@ MOST_PANELS = 20
 MOST_POINTS = 500
 #: Groups that have a colour of their own where all are in one Axes.
 MOST_COLOURS = 4
+#: A group with fewer events or non-events says too little to be the background of the others, or
+#: to set the limits of common axes.
+LEAST_CLASS = 10
 _STYLES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.5, 1.2, 1.5)))
 
 
@@ -75,12 +79,13 @@ def plot_roc(
         ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=":", zorder=1)
         _unit_axes(ax)
         return _together(ax, lines, about_groups, "AUC", title, about, names)
+    behind, others = _background(lines, about_groups)
     axes, shown, more = _panels(about_groups)
     for panel, (_, row) in zip(axes, shown.iterrows(), strict=True):
         _panel_head(panel, row, "AUC")
         _unit_axes(panel)
         panel.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=":", zorder=1)
-        _others(panel, lines, row["group"])
+        _others(panel, behind, row["group"])
         own = curves[curves["group"] == row["group"]]
         if own.empty:
             _say_why(panel, row["note"])
@@ -95,7 +100,7 @@ def plot_roc(
             Patch(facecolor=PALETTE[0], alpha=0.22),
             f"{100 * level:g}% interval of its true positive rate at each threshold",
         ),
-        (Line2D([], [], color=LIGHT_GREY, linewidth=0.9), "the other groups"),
+        (Line2D([], [], color=LIGHT_GREY, linewidth=0.9), others),
         (Line2D([], [], color=GREY, linewidth=0.8, linestyle=":"), "chance"),
     ]
     return _finish(axes, entries, title, "; ".join(filter(None, [about, more])), names)
@@ -134,19 +139,24 @@ def plot_calibration(
         for g, c in curves.groupby("group")
     }
     title, names = "Calibration by group", ("Score", "Event rate")
-    seen = [points["mean_score"], points["event_rate"], curves["score"], curves["event_rate"]]
+    enough = _enough(about_groups)
+    of_enough = [frame[frame["group"].isin(enough)] for frame in (points, curves)]
+    rates = [frame["event_rate"] for frame in of_enough]
+    # a score is seen whole, however few have it
+    seen = [points["mean_score"], curves["score"], *rates]
     top = max((float(s.max()) for s in seen if len(s)), default=1.0)
     top = 1.0 if top > 0.6 else max(1.15 * top, 0.05)
     if ax is not None:
         ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=":", zorder=1)
         _unit_axes(ax, top)
         return _together(ax, lines, about_groups, "slope", title, about, names)
+    behind, others = _background(lines, about_groups)
     axes, shown, more = _panels(about_groups)
     for panel, (_, row) in zip(axes, shown.iterrows(), strict=True):
         _panel_head(panel, row, "slope")
         _unit_axes(panel, top)
         panel.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=":", zorder=1)
-        _others(panel, lines, row["group"])
+        _others(panel, behind, row["group"])
         own = curves[curves["group"] == row["group"]]
         x, y, low, high = (own[c].to_numpy() for c in ("score", "event_rate", "ci_low", "ci_high"))
         panel.fill_between(x, low, high, color=PALETTE[0], alpha=0.22, linewidth=0, zorder=2)
@@ -160,7 +170,7 @@ def plot_calibration(
             x, y, linestyle="none", marker=MARKERS[1], markersize=3.6, color=PALETTE[1], zorder=5
         )
         if own.empty:
-            _say_why(panel, row["note"], top)
+            _say_why(panel, row["note"], top, spans=(low, high))
     percent = f"{100 * level:g}% interval"
     entries = [
         (
@@ -169,7 +179,7 @@ def plot_calibration(
         ),
         (Line2D([], [], color=PALETTE[0], linewidth=1.6), "logistic recalibration"),
         (Patch(facecolor=PALETTE[0], alpha=0.22), f"its {percent}"),
-        (Line2D([], [], color=LIGHT_GREY, linewidth=0.9), "the other groups"),
+        (Line2D([], [], color=LIGHT_GREY, linewidth=0.9), others),
         (Line2D([], [], color=GREY, linewidth=0.8, linestyle=":"), "perfect calibration"),
     ]
     return _finish(axes, entries, title, "; ".join(filter(None, [about, more])), names)
@@ -220,13 +230,19 @@ def plot_net_benefit(
     }
     name = "Standardized net benefit" if standardized else "Net benefit"
     title, names = f"{name} by group", ("Threshold", name)
-    top = float(np.nanmax(frame[[value, high]].to_numpy(float), initial=0.01))
+    common = frame[frame["group"].isin(_enough(about_groups))]
+    top = float(np.nanmax(common[[value, high]].to_numpy(float), initial=0.01))
     top = min(top, 1.0)
     bottom = -0.25 * top
     right = float(frame["threshold"].max())
     if ax is not None:
         _decision_axes(ax, right, bottom, top)
-        return _together(ax, lines, about_groups, "prevalence", title, about, names)
+        prevalence = float(about_groups["overall"].iloc[0])
+        x = np.unique(frame["threshold"].to_numpy(float))
+        y = (prevalence - x / (1 - x) * (1 - prevalence)) / (prevalence if standardized else 1.0)
+        (everybody,) = ax.plot(x, y, color=GREY, linewidth=1.0, linestyle=(0, (4, 2)), zorder=2)
+        also = [(everybody, "calling everybody, all rows"), (_nobody(), "calling nobody")]
+        return _together(ax, lines, about_groups, "prevalence", title, about, names, also)
     axes, shown, more = _panels(about_groups)
     for panel, (_, row) in zip(axes, shown.iterrows(), strict=True):
         _panel_head(panel, row, "prevalence")
@@ -245,9 +261,12 @@ def plot_net_benefit(
         (Line2D([], [], color=PALETTE[0], linewidth=1.6), "calling those at or above it"),
         (Patch(facecolor=PALETTE[0], alpha=0.22), f"{100 * level:g}% interval, pointwise"),
         (Line2D([], [], color=GREY, linewidth=1.0, linestyle=(0, (4, 2))), "calling everybody"),
-        (Line2D([], [], color="black", linewidth=0.8), "calling nobody"),
+        (_nobody(), "calling nobody"),
     ]
-    return _finish(axes, entries, title, "; ".join(filter(None, [about, more])), names)
+    cut_off = _too_few(about_groups)
+    limits = f"the axes fit groups with {LEAST_CLASS} or more events and non-events"
+    below = [about, limits if cut_off else "", more]
+    return _finish(axes, entries, title, "; ".join(filter(None, below)), names)
 
 
 def plot_score_metric(
@@ -258,6 +277,7 @@ def plot_score_metric(
     target: float | None = None,
     level: float = 0.95,
     about: str = "",
+    sections: Sequence[int] = (),
     ax: Axes | None = None,
 ) -> Axes:
     """One metric by group with its intervals, a row per group, on the metric's own scale.
@@ -274,6 +294,8 @@ def plot_score_metric(
         Its value for a perfect score, drawn as a dashed line.
     level : float, default 0.95
     about : str, optional
+    sections : sequence of int, optional
+        Rows that a line is drawn above.
     ax : matplotlib Axes, optional
 
     Returns
@@ -318,6 +340,7 @@ def plot_score_metric(
         "" if np.isnan(e) else f"{e:.2f}" + ("" if np.isnan(a) else f" [{a:.2f}, {b:.2f}]")
         for e, a, b in zip(estimate, low, high, strict=True)
     ]
+    layout.divide(ax, sections)
     layout.right_column(ax, texts, f"estimate [{100 * level:g}% CI]", size)
     layout.x_label(ax, label)
     layout.head(ax, f"{label} by group", about)
@@ -361,7 +384,8 @@ def _panel_head(ax: Axes, row: pd.Series, metric: str) -> None:
         value = f"{row['estimate']:.2f}"
         if np.isfinite(row["ci_low"]):
             value += f" [{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
-    lines = f"n = {row['n']:,}, {row['events']:,} events\n{metric} {value}"
+    events = f"{row['events']:,} event{'s' * (row['events'] != 1)}"
+    lines = f"n = {row['n']:,}, {events}\n{metric} {value}"
     ax.set_title(
         literal(cut_all([printable(row["group"])], 26)[0]), loc="left", fontsize=base,
         pad=5 + 2.35 * base,
@@ -403,15 +427,49 @@ def _others(ax: Axes, lines: dict[str, tuple[Array, Array]], name: str) -> None:
 
 
 def _say_why(
-    ax: Axes, note: str, right: float = 1.0, bottom: float = 0.0, top: float | None = None
+    ax: Axes,
+    note: str,
+    right: float = 1.0,
+    bottom: float = 0.0,
+    top: float | None = None,
+    spans: tuple[Array, Array] = (np.empty(0), np.empty(0)),
 ) -> None:
-    """A panel without a curve says why it has none."""
+    """A panel without a curve says why it has none, where and behind what it covers least."""
     top = right if top is None else top
+    places = bottom + (top - bottom) * np.array([0.5, 0.88, 0.7, 0.3, 0.12])
+    reach = 0.12 * (top - bottom)
+    low, high = spans
+    covered = [np.count_nonzero((low < y + reach) & (high > y - reach)) for y in places]
     ax.annotate(
-        plain(note or "no curve", 40), (right / 2, (bottom + top) / 2), ha="center", va="center",
-        fontsize=0.85 * base_size(), color="black", zorder=6, wrap=True,
+        fill(plain(note or "no curve"), 30), (right / 2, places[int(np.argmin(covered))]),
+        ha="center", va="center", fontsize=0.85 * base_size(), color="black", zorder=1.8,
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 2},
     )  # fmt: skip
+
+
+def _too_few(about_groups: pd.DataFrame) -> int:
+    """Number of groups that are left out of backgrounds and limits."""
+    return len(about_groups) - len(_enough(about_groups))
+
+
+def _enough(about_groups: pd.DataFrame) -> list[str]:
+    """Groups with enough events and non-events; all of them, if none has."""
+    rarer = np.minimum(about_groups["events"], about_groups["n"] - about_groups["events"])
+    kept = about_groups.loc[rarer >= LEAST_CLASS, "group"]
+    return [str(g) for g in (kept if len(kept) else about_groups["group"])]
+
+
+def _background(
+    lines: dict[str, tuple[Array, Array]], about_groups: pd.DataFrame
+) -> tuple[dict[str, tuple[Array, Array]], str]:
+    """The curves that groups are seen against, and what they are called."""
+    enough = _enough(about_groups)
+    which = f" with {LEAST_CLASS} or more events and non-events" * bool(_too_few(about_groups))
+    return {g: line for g, line in lines.items() if g in enough}, f"the other groups{which}"
+
+
+def _nobody() -> Line2D:
+    return Line2D([], [], color="black", linewidth=0.8)
 
 
 def _thin(n: int) -> NDArray[np.intp]:
@@ -470,6 +528,10 @@ def _finish(
     return figure
 
 
+def _groups(n: int) -> str:
+    return f"{n} group{'s' * (n != 1)}"
+
+
 def _together(
     ax: Axes,
     lines: dict[str, tuple[Array, Array]],
@@ -478,10 +540,21 @@ def _together(
     title: str,
     about: str,
     names: tuple[str, str],
+    also: Sequence[tuple[Artist, str]] = (),
 ) -> Axes:
     """All curves in one Axes: up to four in colour, of more only the two extremes."""
     rows = about_groups[about_groups["group"].isin(list(lines))]
     few = len(rows) <= MOST_COLOURS
+    lost = len(about_groups) - len(rows)
+    without = f"{_groups(lost)} without a curve" if lost else ""
+    if not few:
+        enough = rows[rows["group"].isin(_enough(rows))]
+        small = len(rows) - len(enough)
+        without += "; " * bool(without and small)
+        if small:
+            said = f"{_groups(small)} with fewer than {LEAST_CLASS}"
+            without += f"{said} events or non-events left out"
+        rows = enough
     known = rows[rows["estimate"].notna()]
     if few:
         marked = list(rows.index)
@@ -507,9 +580,9 @@ def _together(
         chosen = _thin(len(x))
         ax.plot(x[chosen], y[chosen], color=LIGHT_GREY, linewidth=0.9, zorder=2)
     handles.append(Line2D([], [], color=LIGHT_GREY, linewidth=0.9) if rest else None)
-    labels.append(f"the other {len(rest)} groups")
-    lost = len(about_groups) - len(rows)
-    without = f"{lost} group{'s' * (lost > 1)} without a curve" if lost else ""
+    labels.append(f"the other {_groups(len(rest))}")
+    handles.extend(artist for artist, _ in also)
+    labels.extend(label for _, label in also)
     layout.x_label(ax, names[0])
     ax.set_ylabel(names[1], fontsize=base_size())
     layout.head(ax, title, "; ".join(filter(None, [about, without])))

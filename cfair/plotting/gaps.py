@@ -52,7 +52,9 @@ def plot_gaps(
         f"{labels.get(metric, metric)}, by {by}"
         for metric, by in zip(rows["metric"], rows["by"], strict=True)
     ]
-    ax = layout.row_axes(ax, layout.row_labels(texts), 1, extra=3.4, shaded=False)
+    numbers = _numbers(rows)
+    room = 0.3 + 0.068 * max(map(len, numbers), default=0)
+    ax = layout.row_axes(ax, layout.row_labels(texts), 1, extra=room, shaded=False)
     y, size = np.arange(len(rows)), layout.row_size(ax, len(rows))
     values = [rows[c] for c in ("estimate", "ci_low", "ci_high", "expected_if_equal")]
     observed = row_series(ax, rows, y, 0, 1)
@@ -60,7 +62,7 @@ def plot_gaps(
     undefined = rows["estimate"].isna().to_numpy()
     notes = rows.loc[undefined, "note"].fillna("").astype(str).tolist()
     marks = layout.mark_undefined(ax, y[undefined].tolist(), notes, 0.85 * size)
-    layout.right_column(ax, _numbers(rows), f"gap [{100 * level:g}% CI], between", size)
+    layout.right_column(ax, numbers, f"gap [{100 * level:g}% CI], between", size)
     layout.proportion_axis(ax, [*values, [1.2 * severity[1]]], room=marks is not None)
     bands = _bands(ax, severity)
     starts = np.flatnonzero((rows["metric"] != rows["metric"].shift()).to_numpy())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,9 @@ from cfair.plotting.style import PALETTE, base_size, literal, settle_fonts
 #: Two of the palette's colours, which every eye tells apart, through white.
 _COLOURS = LinearSegmentedColormap.from_list("difference", [PALETTE[0], "white", PALETTE[1]])
 
+#: Letters of a metric's name that fit above its column.
+_LINE = 10
+
 
 def plot_heatmap(
     frame: pd.DataFrame,
@@ -23,6 +27,9 @@ def plot_heatmap(
     metrics: Sequence[str],
     labels: Mapping[str, str],
     about: str = "",
+    title: str = "Rates by group",
+    own_scale: bool = False,
+    level: float = 0.95,
     ax: Axes | None = None,
 ) -> Axes:
     """Rates of all groups and metrics as a table of colours.
@@ -39,13 +46,20 @@ def plot_heatmap(
         Names of the metrics in print.
     about : str, optional
         What kind of rates these are, printed under the title.
+    title : str, default "Rates by group"
+    own_scale : bool, default False
+        Each metric's colours reach up to its own largest difference, not that of all: for metrics
+        that are no proportions alike.
+    level : float, default 0.95
+        Confidence level of the intervals.
     ax : matplotlib Axes, optional
         Drawn into; a new figure by default.
 
     Returns
     -------
     matplotlib Axes
-        A rate whose interval leaves out that of all rows together is printed in bold.
+        A rate whose interval leaves out that of all rows together is printed in bold; one without
+        an interval is not.
     """
     layout.check_axes(ax)
     first = frame[frame["metric"] == metrics[0]]
@@ -59,13 +73,16 @@ def plot_heatmap(
     difference = rate - reference
     texts = layout.row_labels(first["group"], first["n"])
     ax = layout.row_axes(ax, texts, 2, extra=0.1, shaded=False, width=0.72 * len(metrics) + 0.3)
-    limit = max(float(np.nanmax(np.abs(difference), initial=0.0)), 0.05)
-    ax.imshow(difference, cmap=_COLOURS, vmin=-limit, vmax=limit, aspect="auto", zorder=0)
+    largest = np.nanmax(np.abs(difference), axis=0, initial=0.0)
+    if not own_scale:
+        largest = np.full(len(metrics), max(largest.max(initial=0.0), 0.05))
+    shade = difference / np.where(largest > 0, largest, 1.0)
+    ax.imshow(shade, cmap=_COLOURS, vmin=-1, vmax=1, aspect="auto", zorder=0)
     size = 0.9 * layout.row_size(ax, len(texts))
-    within = (low <= reference) & (reference <= high)
+    outside = (reference < low) | (high < reference)  # False without an interval
     for (k, j), value in np.ndenumerate(rate):
         defined = not np.isnan(value)
-        strong = abs(difference[k, j]) > 0.7 * limit if defined else False
+        strong = abs(shade[k, j]) > 0.7 if defined else False
         ax.text(
             j,
             k,
@@ -74,10 +91,11 @@ def plot_heatmap(
             va="center",
             fontsize=size,
             color="white" if strong else "black",
-            fontweight="normal" if within[k, j] or not defined else "bold",
+            fontweight="bold" if outside[k, j] else "normal",
         )
     names = [
-        f"{labels.get(m, m)}\n{value:.2f}".replace(" ", "\n", 1) if defined else labels.get(m, m)
+        fill(str(labels.get(m, m)), _LINE, break_long_words=False, break_on_hyphens=False)
+        + (f"\n{value:.2f}" if defined else "")
         for m, value, defined in zip(metrics, reference, ~np.isnan(reference), strict=True)
     ]
     ax.set_xticks(range(len(metrics)), [literal(n) for n in names], fontsize=0.9 * base_size())
@@ -87,9 +105,10 @@ def plot_heatmap(
     ax.spines[:].set_visible(False)
     layout.x_label(
         ax,
-        "Under each metric: its rate in all rows. Blue is below, orange above; "
-        "bold where the interval excludes it.",
+        f"Under each metric: its {'value' if own_scale else 'rate'} in all rows. Blue is below, "
+        f"orange above{', each up to the largest difference of its metric' * own_scale}; bold "
+        f"where its {100 * level:g}% interval excludes it.",
     )
-    layout.head(ax, "Rates by group", about)
+    layout.head(ax, title, about)
     settle_fonts(ax)
     return ax

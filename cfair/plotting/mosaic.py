@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from itertools import product
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
+from matplotlib.textpath import TextPath
 from matplotlib.transforms import ScaledTranslation
 from numpy.typing import NDArray
 
@@ -32,8 +34,9 @@ def plot_mosaic(
     """Mosaic of the intersections of attributes.
 
     A column is a level of the first attribute, or a crossing of all but the last, as wide as its
-    share; its parts are the levels of the last attribute. Cells that are absent, hardly filled, or
-    too small for their text are listed beside it.
+    share; its parts are the levels of the last attribute. Listed beside it are small cells that
+    are absent, hardly filled or without room for their text, and apart from them the cells with
+    rows enough that have no room.
 
     Parameters
     ----------
@@ -79,18 +82,29 @@ def plot_mosaic(
         ax.spines[side].set_visible(False)
     ax.set_yticks([])
     size = 0.9 * base_size()
-    listed = []
+    listed, unlabelled = [], []
     for (c, r), box in boxes.items():
         column, row = int(c), int(r)
-        written = _write(ax, box, last[row], int(table[column, row]), size)
-        if not written or table[column, row] < disclosure:
+        n = int(table[column, row])
+        written = _write(ax, box, last[row], n, size)
+        if n < disclosure or (not written and n < min_count):
             listed.append((column, row))
+        elif not written:
+            unlabelled.append((column, row))
     absent = [(c, r) for c in range(len(columns)) if c not in drawn for r in range(len(last))]
     names = {
-        (c, r): f"{columns[c]} & {last[r]}" if columns[c] else last[r] for c, r in listed + absent
+        (c, r): f"{columns[c]} & {last[r]}" if columns[c] else last[r]
+        for c, r in listed + absent + unlabelled
     }
     below = _column_labels(ax, boxes, columns, size)
-    _list_beside(ax, [(names[at], int(table[at])) for at in sorted(listed + absent)], size)
+    _list_beside(
+        ax,
+        {
+            "small cells": [(names[at], int(table[at])) for at in sorted(listed + absent)],
+            "not labelled": [(names[at], int(table[at])) for at in sorted(unlabelled)],
+        },
+        size,
+    )
     layout.head(ax, _title(attributes), f"Areas are shares of {int(table.sum()):,} rows")
     shown = [
         (f"{min_count:,} rows or more", 0),
@@ -128,18 +142,18 @@ def _write(
     """Write level and rows into a cell if there is room; returns whether there was."""
     x, y, w, h = box
     width, height = _points(ax)
-    room = int((width * w - 4) / (_LETTER * size))  # letters in a line
+    room = width * w - 4
     lines = int((height * h - 2) / (1.25 * size))
     count = f"{n:,}"
-    if not n or lines < 1 or room < len(count):
+    if not n or lines < 1 or _length(count, size) > room:
         return False
-    short = cut(level, room)
-    if room >= len(level) + len(count) + 2:
-        text = f"{level}  {count}"
-    elif lines >= 2 and (len(level) <= room or room >= 5):
+    beside = f"  {count}"
+    if _length(level + beside, size) <= room:
+        text = level + beside
+    elif lines >= 2 and (short := _fit(level, room, size)):
         text = f"{short}\n{count}"
-    elif room >= len(count) + 6:
-        text = f"{cut(level, room - len(count) - 2)}  {count}"
+    elif short := _fit(level, room, size, beside):
+        text = short + beside
     else:
         return False
     ax.text(
@@ -147,6 +161,21 @@ def _write(
         linespacing=1.1, bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.8},
     )  # fmt: skip
     return True
+
+
+def _fit(level: str, room: float, size: float, more: str = "") -> str:
+    """A level, cut to five letters at least where it is too long; empty if that is not enough."""
+    for letters in range(len(level), min(len(level), 5) - 1, -1):
+        if _length(cut(level, letters) + more, size) <= room:
+            return cut(level, letters)
+    return ""
+
+
+def _length(text: str, size: float) -> float:
+    """Length of a text in points, as drawn."""
+    with warnings.catch_warnings():  # a sign that the font lacks is measured by its box
+        warnings.simplefilter("ignore")
+        return float(TextPath((0, 0), literal(text), size=size).get_extents().width)
 
 
 def _column_labels(
@@ -176,20 +205,24 @@ def _column_labels(
     return _LETTER * size * longest * np.sin(np.radians(35)) if slanted else 0.0
 
 
-def _list_beside(ax: Axes, small: Sequence[tuple[str, int]], size: float) -> None:
+def _list_beside(ax: Axes, cells: Mapping[str, Sequence[tuple[str, int]]], size: float) -> None:
     """Cells that cannot be seen or read, with their rows, at the right of the mosaic."""
-    if not small:
+    cells = {title: listed for title, listed in cells.items() if listed}
+    if not cells:
         return
     _, height = _points(ax)
-    fits = max(int(height / (1.35 * size)) - 1, 3)
-    ordered = sorted(small, key=lambda cell: cell[1])
-    short = cut_all([name for name, _ in ordered], 34)
-    sizes = [f"{n:,}" if n else "absent" for _, n in ordered]
-    lines = [f"{name}: {n}" for name, n in zip(short, sizes, strict=True)]
-    if len(lines) > fits:
-        lines = [*lines[: fits - 1], f"… and {len(lines) - fits + 1} more"]
+    fits = max(int((height / (1.35 * size) + 1) / len(cells)) - 2, 3)
+    written: list[str] = []
+    for title, listed in cells.items():
+        ordered = sorted(listed, key=lambda cell: cell[1])
+        short = cut_all([name for name, _ in ordered], 34)
+        sizes = [f"{n:,}" if n else "absent" for _, n in ordered]
+        lines = [f"{name}: {n}" for name, n in zip(short, sizes, strict=True)]
+        if len(lines) > fits:
+            lines = [*lines[: fits - 1], f"… and {len(lines) - fits + 1} more"]
+        written += [*([""] if written else []), title, *lines]
     beside = ax.transAxes + ScaledTranslation(8 / 72, 0, ax.figure.dpi_scale_trans)
     ax.text(
-        1, 1, literal("\n".join(["small cells", *lines])), transform=beside, ha="left", va="top",
+        1, 1, literal("\n".join(written)), transform=beside, ha="left", va="top",
         fontsize=size, linespacing=1.35, color=GREY,
     )  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,53 @@ ADJUSTMENTS: dict[str, str] = {
     "fdr_bh": "Benjamini-Hochberg",
     "fdr_by": "Benjamini-Yekutieli",
 }
+
+#: What else the field calls a rate, for those who ask by that name.
+SYNONYMS: dict[str, str] = {
+    "sensitivity": "tpr",
+    "recall": "tpr",
+    "true_positive_rate": "tpr",
+    "specificity": "tnr",
+    "true_negative_rate": "tnr",
+    "false_positive_rate": "fpr",
+    "false_negative_rate": "fnr",
+    "precision": "ppv",
+    "positive_predictive_value": "ppv",
+    "negative_predictive_value": "npv",
+    "demographic_parity": "selection_rate",
+    "statistical_parity": "selection_rate",
+    "equal_opportunity": "tpr",
+    "equalised_odds": "equalized_odds",
+    "roc_auc": "auc",
+    "auroc": "auc",
+}
+_SCORES = ("auc", "brier", "log_loss", "ece")
+
+
+def metric_hint(metric: str, labels: Mapping[str, str]) -> str:
+    """What may have been meant by the name of a metric that is not there.
+
+    Parameters
+    ----------
+    metric : str
+    labels : mapping of str to str
+        The metrics that are there, and their names in print.
+
+    Returns
+    -------
+    str
+        A sentence after a blank, or nothing.
+    """
+    asked = metric.strip().lower().replace(" ", "_").replace("-", "_")
+    by_label = {label.lower().replace(" ", "_"): name for name, label in labels.items()}
+    found = SYNONYMS.get(asked, by_label.get(asked, asked))
+    if found not in labels:
+        near = difflib.get_close_matches(found, labels, n=1)
+        found = near[0] if near else found
+    if found in labels:
+        return f" Did you mean {found!r}?"
+    return " Audit.performance() has it." if found in _SCORES else ""
+
 
 #: All rows together, as a reference.
 OVERALL = "overall"
@@ -190,7 +238,7 @@ def adjust_p_values(frame: pd.DataFrame, adjust: str | None) -> str:
     """
     defined = frame["p_value"].notna().to_numpy()
     n, n_metrics = int(defined.sum()), frame["metric"].nunique()
-    what = f"{n} p-values ({n_metrics} metric{'s' * (n_metrics > 1)})"
+    what = f"{n} p-value{'s' * (n != 1)} ({n_metrics} metric{'s' * (n_metrics > 1)})"
     if adjust == "max-t":
         return f"max-t within each metric, {what}"
     if adjust is None:

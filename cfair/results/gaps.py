@@ -97,6 +97,8 @@ def gap_row(
         summary = part.aggregates(measure.level, measure.aggregate_interval)
     ratio = low / high if high > 0 else np.nan
     notes = [left_out, "" if high > 0 else "all rates are 0: no ratio"]
+    if np.isnan(part.equality.p_value):
+        notes.append(part.equality.note)
     return {
         **row,
         "group": compared.names[pair[0]],
@@ -146,6 +148,7 @@ def equalized_odds_row(
             "note": "; ".join(notes),
         }
     widest = max(defined, key=lambda row: row["gap"])
+    surest = min(defined, key=lambda row: (np.isnan(row["p_value"]), row["p_value"]))
     p = 2 * float(np.fmin(*(row["p_value"] for row in defined)))
     ratio = float(np.fmin(*(row["ratio"] for row in defined)))
     return {
@@ -157,7 +160,13 @@ def equalized_odds_row(
         "ratio": ratio,
         "p_value": p if np.isnan(p) else min(1.0, p),
         "note": "; ".join(
-            note for note in (f"of {widest['metric'].upper()}", widest["note"]) if note
+            note
+            for note in (
+                f"of {widest['metric'].upper()}",
+                f"p from {surest['metric'].upper()}" if surest is not widest else "",
+                widest["note"],
+            )
+            if note
         ),
     }
 

@@ -20,13 +20,15 @@ from cfair.results.report import cluster_fact, cohort_facts, notes_lines, plural
 #: Comparisons printed; beyond it those told from 0 best come first and the frame has all.
 MOST_ROWS = 40
 #: Disagreements put into words.
-MOST_SENTENCES = 12
+MOST_SENTENCES = 5
 
 _FLAG = (
-    "The flag asks whether |both - neither| exceeds the two marginal gaps together. It compares "
+    "The flag asks whether |gap|, both - neither, exceeds |gap a| + |gap b|, the marginal gaps, "
+    "each over all rows of the two levels and so not a difference of the rates shown. It compares "
     "point estimates and also measures how the attributes go together: with no gaps at all it "
     "fires in up to 60% of simulated samples. The contrast r11 - r10 - r01 + r00 is 0 where the "
-    "effects of the two attributes add up."
+    "effects of the two attributes add up; more or less than additive: its own interval leaves out "
+    "0. reference= and levels= choose what is compared with what."
 )
 
 
@@ -81,7 +83,8 @@ class InteractionResult(Printed):
         their denominators ``n11`` to ``n00``; ``gap_both`` (r11 - r00) with ``gap_low`` and
         ``gap_high``, marginal gaps ``gap_a`` and ``gap_b``, the flag ``superadditive`` (missing
         where a gap is undefined); ``contrast``, ``se``, ``ci_low``, ``ci_high``, ``p_value``,
-        ``p_adjusted``; ``ratio``, the multiplicative r11 r00 / (r10 r01), estimate only;
+        ``p_adjusted``, ``additivity`` ("more than additive" or "less than additive" if the interval
+        leaves out 0, which is not adjusted); ``ratio``, the multiplicative r11 r00 / (r10 r01), estimate only;
         ``disagreement`` of flag and contrast (after adjustment); ``note``.
         """
         return self._frame.copy()
@@ -156,23 +159,32 @@ class InteractionResult(Printed):
             if lines:
                 lines.append("")
             header = ["metric", text.one_line(a), text.one_line(b), "both", "a only", "b only"]
-            header += ["neither", "least n", "gap", "contrast", "p adj.", "flag"]
+            header += ["neither", "least n", "gap", "gap a", "gap b", "flag", "contrast", "p adj."]
+            header += ["additive?"]
             lines += text.table(header, [self._row(row) for _, row in part.iterrows()], left=3)
         return lines + hidden
 
     def _row(self, row: Any) -> list[str]:
         flag = "–" if pd.isna(row["superadditive"]) else ("flag" if row["superadditive"] else "")
-        p = row["p_adjusted"]
         return [
             self.labels[row["metric"]],
             *self._levels(row),
             *(text.short(row[f"r{name}"]) for name in ("11", "10", "01", "00")),
             text.count(min(row[f"n{name}"] for name in ("11", "10", "01", "00"))),
-            text.short(row["gap_both"]),
-            text.estimate(row["contrast"], row["ci_low"], row["ci_high"]),
-            "–" if np.isnan(p) else ("<.001" if p < 0.001 else text.short(p)),
+            *(text.short(row[f"gap_{name}"]) for name in ("both", "a", "b")),
             flag,
+            text.estimate(row["contrast"], row["ci_low"], row["ci_high"]),
+            self._adjusted(row).removeprefix("= ").replace("< ", "<"),
+            row["additivity"].removesuffix(" than additive"),
         ]
+
+    def _adjusted(self, row: Any) -> str:
+        """The adjusted p-value, with as many digits as show on which side of the level it is."""
+        p, limit = row["p_adjusted"], 1 - self.level
+        if np.isnan(p):
+            return "–"
+        digits = next((d for d in (3, 4, 5) if (round(p, d) < limit) == (p < limit)), 6)
+        return "< .001" if p < 0.001 else f"= {text.short(p, digits)}"
 
     def _levels(self, row: Any) -> list[str]:
         """Levels, with their references where these are not the same throughout."""
@@ -184,12 +196,18 @@ class InteractionResult(Printed):
         ]
 
     def _sentence(self, row: Any) -> str:
-        a, b = (f"{row[f'level_{w}']}" for w in "ab")
         shown = text.estimate(row["contrast"], row["ci_low"], row["ci_high"])
-        told_alone = row["p_value"] < 1 - self.level
-        said = in_words(row["disagreement"], shown, " after adjustment" if told_alone else "")
+        said = in_words(row["disagreement"], shown, self._alone(row))
         versus = f" (against {row['reference_a']}, {row['reference_b']})"
-        return f"{self.labels[row['metric']]}, {a} & {b}{versus}: {said}"
+        p = f" (p adj. {self._adjusted(row)})"
+        return f"{self._whose(row)}{versus}: {said}{p}"
+
+    def _whose(self, row: Any) -> str:
+        return f"{self.labels[row['metric']]}, {row['level_a']} & {row['level_b']}"
+
+    def _alone(self, row: Any) -> str:
+        """Said of a contrast that only its own p-value tells from 0."""
+        return " after adjustment" if row["p_value"] < 1 - self.level else ""
 
     def _disagreements(self) -> list[str]:
         frame = self._frame
@@ -198,11 +216,20 @@ class InteractionResult(Printed):
             return ["no contrast is defined"]
         if n == 0:
             return ["flag and contrast agree everywhere"]
-        lines = [f"flag and contrast disagree in {n} of {plural(len(frame), 'comparison')}:"]
+        lines = [
+            f"flag and contrast (p adj.) disagree in {n} of {plural(len(frame), 'comparison')}:"
+        ]
+        alike: dict[str, list[str]] = {}
         for _, row in frame[frame["disagreement"] != ""].head(MOST_SENTENCES).iterrows():
-            lines += text.facts([("-", self._sentence(row))], indent=2)
+            versus = f" v {row['reference_a']}, {row['reference_b']}"
+            which = versus * (self.reference == "all pairs of levels")
+            alike.setdefault(in_words(row["disagreement"], adjusted=self._alone(row)), []).append(
+                f"{self._whose(row)}{which} (p adj. {self._adjusted(row)})"
+            )
+        for said, whose in alike.items():
+            lines += text.facts([("-", f"{said}: {'; '.join(whose)}")], indent=2)
         more = n - MOST_SENTENCES
-        return lines + [f"... {more} more in .disagreements"] * (more > 0)
+        return lines + [f"  ... {more} more: .disagreements"] * (more > 0)
 
     def _care(self) -> list[str]:
         frame, said = self._frame, []

@@ -181,6 +181,14 @@ class ObservedResult(RatesResult):
         return (*PRINTED, EQUALIZED_ODDS)
 
     def _gap_rows(self, metric: str, measure: Measure) -> list[dict[str, Any]]:
+        if metric in _COMPLEMENTS:  # groups differ as much in a rate as in its complement
+            same = ("ci_low", "ci_high", "expected_if_equal", "p_value")
+            others = super()._gap_rows(_COMPLEMENTS[metric], measure)
+            own = super()._gap_rows(metric, measure)
+            return [
+                {**row, **{name: other[name] for name in same if name in other}}
+                for row, other in zip(own, others, strict=True)
+            ]
         if metric != EQUALIZED_ODDS:
             return super()._gap_rows(metric, measure)
         both = [self.estimates_of(name) for name in ("tpr", "fpr")]
@@ -200,7 +208,8 @@ class ObservedResult(RatesResult):
     @property
     def about(self) -> str:
         """What kind of rates these are, for the plots."""
-        return "Observed, treated patients included"
+        treated = self.cohort.treatment_name is not None
+        return "Observed, treated patients included" if treated else "Observed"
 
     def limits(self, metric: str) -> tuple[Array, Array]:
         """Limits of the rates of one metric: groups, margins, all.

@@ -168,11 +168,13 @@ class PerformanceResult(RatesResult):
     @property
     def about(self) -> str:
         """What is measured, for the plots."""
-        return f"Score {self._score_name} for {self.cohort.outcome_name}"
+        return f"{self._score[:1].upper()}{self._score[1:]} for {self.cohort.outcome_name}"
 
     @property
-    def _score_name(self) -> str:
-        return str(self.cohort.score_name or "score")
+    def _score(self) -> str:
+        """The score with its name, unless it is just called that."""
+        name = text.one_line(str(self.cohort.score_name or "score"))
+        return name if name.lower() == "score" else f"score {name}"
 
     def _more_columns(self, metric: str, targets: slice) -> dict[str, Any]:
         threshold = np.nan
@@ -285,8 +287,8 @@ class PerformanceResult(RatesResult):
         Returns
         -------
         pandas.DataFrame
-            ``metric, group, n, events, estimate, ci_low, ci_high``. The group was chosen for its
-            value, which makes it look worse than it is; its interval does not allow for that.
+            ``metric, group, n, events, estimate, ci_low, ci_high, note``. The group was chosen for
+            its value, which makes it look worse than it is; its interval does not allow for that.
 
         Examples
         --------
@@ -304,7 +306,8 @@ class PerformanceResult(RatesResult):
             e, best = self.estimates_of(metric), MEASURES[metric].best
             theta = (e.comparable if isinstance(e, ScoreEstimates) else e.estimate)[:K]
             if best is None or np.isnan(theta).all():
-                rows.append({"metric": metric})
+                why = "no worst value" if best is None else "no group has a value"
+                rows.append({"metric": metric, "note": why})
                 continue
             distance = np.abs(theta - best)
             if MEASURES[metric].scale == "positive" and best:
@@ -320,9 +323,10 @@ class PerformanceResult(RatesResult):
                     "estimate": theta[k],
                     "ci_low": low[k],
                     "ci_high": high[k],
+                    "note": self.rows[self.metrics.index(metric)].notes[k],
                 }
             )
-        columns = ["metric", "group", "n", "events", "estimate", "ci_low", "ci_high"]
+        columns = ["metric", "group", "n", "events", "estimate", "ci_low", "ci_high", "note"]
         return pd.DataFrame(rows, columns=columns)
 
     # -- curves ---------------------------------------------------------------------------------
@@ -671,19 +675,44 @@ class PerformanceResult(RatesResult):
         self.estimates_of(metric)
         if not isinstance(marginals, (bool, np.bool_)):
             check_option("marginals", marginals, ("both",))
-        frame = self.rates
+        frame, sections = self.rates, []
         if marginals:
             levels = self.marginals
             named = zip(levels["attribute"], levels["level"], strict=True)
             levels = levels.assign(group=[f"{a}: {v}" for a, v in named])
             both = marginals == "both" and len(self.cohort.groups.attributes) > 1
+            sections = [len(self.cohort.groups.margins)] if both else []
             frame = pd.concat([levels, frame], ignore_index=True) if both else levels
         frame = frame[frame["metric"] == metric]
         overall = float(self.estimates_of(metric).estimate[-1])
         measure = MEASURES[metric]
         return plot_score_metric(
             frame, label=measure.label, overall=overall, level=self.level, about=self.about,
-            target=measure.best if measure.scale in ("positive", "real") else None, ax=ax,
+            target=measure.best if measure.scale in ("positive", "real") else None,
+            sections=sections, ax=ax,
+        )  # fmt: skip
+
+    def plot_heatmap(self, metrics: str | Sequence[str] | None = None, *, ax: Any = None) -> Any:
+        """All groups and metrics as a table, coloured by the distance from all rows.
+
+        Parameters
+        ----------
+        metrics : str or sequence of str, optional
+            All by default. Each has a colour scale of its own, up to its largest distance.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        from cfair.plotting import plot_heatmap
+
+        wanted = [metrics] if isinstance(metrics, str) else list(metrics or self.metrics)
+        for metric in wanted:
+            self.estimates_of(metric)
+        return plot_heatmap(
+            self.rates, self.overall, metrics=wanted, labels=self._labels, about=self.about,
+            title="Score quality by group", own_scale=True, level=self.level, ax=ax,
         )  # fmt: skip
 
     def plot_gaps(
@@ -754,7 +783,7 @@ class PerformanceResult(RatesResult):
     def summary(self) -> str:
         """The result as text, as `print` shows it."""
         return text.page(
-            f"Quality of the score {self._score_name} by group",
+            f"Quality of the {self._score} by group",
             [
                 text.facts([*cohort_facts(self.cohort), *self._facts()]),
                 group_table(self, self._header(), self._cells),

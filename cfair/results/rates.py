@@ -20,8 +20,20 @@ from cfair.frame import show_some
 from cfair.inference.aggregate import AggregateIntervals
 from cfair.inference.equality import EqualityTest
 from cfair.inference.estimates import RateEstimates
-from cfair.options import check_level, check_option
-from cfair.results.contrasts import compared_groups, contrast_frame
+from cfair.options import check_level, check_option, is_number
+from cfair.results.contrasts import (
+    ADJUSTMENTS,
+    OVERALL,
+    compared_groups,
+    contrast_frame,
+    metric_hint,
+)
+from cfair.results.equivalence import (
+    EquivalenceResult,
+    equivalence_result,
+    pairs_of,
+    read_question,
+)
 from cfair.results.gaps import Block, Measure, gap_frame, gap_row
 from cfair.results.printed import Printed
 
@@ -233,6 +245,11 @@ class RatesResult(Printed):
 
     def estimates_of(self, metric: str) -> RateEstimates:
         """Estimates of one metric, by name."""
+        if isinstance(metric, str) and metric not in self.metrics:
+            raise ValueError(
+                f"metrics must be of {', '.join(map(repr, self.metrics))}, not {metric!r}."
+                + metric_hint(metric, self._labels)
+            )
         check_option("metric", metric, self.metrics)
         return self.estimates[self.metrics.index(metric)]
 
@@ -294,7 +311,7 @@ class RatesResult(Printed):
         1  Other     White     0.009  -0.033    0.054
         """
         level = self.level if level is None else check_level(level)
-        wanted = [metrics] if isinstance(metrics, str) else list(metrics or self.compared)
+        wanted = _chosen(metrics, self.compared)
         pairs = compared_groups(self.cohort.groups, attribute, reference)
         if attribute is not None:
             self._require_margins(wanted)
@@ -305,6 +322,118 @@ class RatesResult(Printed):
             adjust=adjust,
             level=level,
         )
+
+    def equivalence(
+        self,
+        metrics: str | Sequence[str] | None = None,
+        *,
+        margin: tuple[float, float] | Mapping[str, tuple[float, float]] | None = None,
+        contrast: str = "ratio",
+        reference: Any = None,
+        attribute: str | None = None,
+        alpha: float = 0.05,
+        method: str = "auto",
+        adjust: str | None = None,
+    ) -> EquivalenceResult:
+        """Whether groups are equivalent in a rate: two one-sided tests of every pair.
+
+        "No significant difference" says nothing of fairness: a small study finds none. Equivalence
+        is shown when the interval of level 1 - 2 alpha of a contrast lies inside a margin.
+
+        Parameters
+        ----------
+        metrics : str or sequence of str, optional
+            Those of `compared` by default. ``"sensitivity"`` and ``"specificity"`` are read as
+            ``"tpr"`` and ``"tnr"``.
+        margin : (float, float) or mapping of metric to (float, float), optional
+            Within what the contrast counts as no difference: to be chosen for the case, before the
+            data are seen. By default (0.8, 1.25) for ratios and odds ratios; a difference needs
+            one.
+        contrast : {"ratio", "odds_ratio", "difference"}, default "ratio"
+            Of the rate of a group to that of its reference.
+        reference : label, optional
+            Group that all others are compared with, or ``"overall"``. All pairs by default.
+        attribute : str, optional
+            Compare the levels of this attribute instead of the intersectional groups.
+        alpha : float, default 0.05
+            Size of each one-sided test.
+        method : {"auto", "score", "wald"}, default "auto"
+            The score test of Koopman and of Miettinen and Nurminen, where rates are counts of
+            independent rows; or the Wald test, for ratios on the log scale, with the covariance of
+            the estimates. ``"auto"`` takes score where it can.
+        adjust : str or None, default None
+            How p-values, and verdicts with them, are adjusted over all pairs and metrics, by
+            statsmodels' ``multipletests``. That *all* pairs are equivalent needs no correction.
+
+        Returns
+        -------
+        EquivalenceResult
+            With frames ``pairs`` and ``overall``, and ``plot()``. A verdict is "equivalent", the
+            interval inside the margin; "different", the interval wholly outside; "no power", when
+            no split of these events between groups of these sizes would show equivalence; "not
+            enough data" otherwise; or "undefined".
+
+        Raises
+        ------
+        DataError
+            If there is only one group, no such reference, or no rates of single attributes.
+        ValueError
+            For an option that is not allowed, or a contrast that has no meaning for a metric.
+
+        Notes
+        -----
+        The score test is the default because its size stays near alpha where Wald's does not. With
+        a sensitivity of 0.9, groups of 20 and 400 events and a true ratio at the margin, Wald says
+        "equivalent" in 12% of studies instead of 5%, the score test in 5%.
+
+        With weights, clusters or models behind the rates there is no score test. Wald's then has
+        Student's quantile on Welch's degrees of freedom, from effective sizes or clusters.
+
+        References
+        ----------
+        Schuirmann DJ (1987). A comparison of the two one-sided tests procedure and the power
+        approach for assessing the equivalence of average bioavailability. Journal of
+        Pharmacokinetics and Biopharmaceutics 15, 657-680.
+
+        Berger RL, Hsu JC (1996). Bioequivalence trials, intersection-union tests and equivalence
+        confidence sets. Statistical Science 11, 283-319.
+
+        Miettinen O, Nurminen M (1985). Comparative analysis of two rates. Statistics in Medicine 4,
+        213-226.
+
+        Examples
+        --------
+        >>> import cfair
+        >>> audit = cfair.Audit(
+        ...     cfair.load_cohort(), outcome="readmitted", score="risk", cutoff=0.5, groups="race"
+        ... )
+        >>> frame = audit.observed().equivalence("tnr", reference="White").pairs
+        >>> frame[["group", "estimate", "ci_low", "ci_high", "verdict"]].round(3)
+           group  estimate  ci_low  ci_high     verdict
+        0  Black     0.852   0.813    0.891  equivalent
+        1  Other     0.988   0.941    1.034  equivalent
+        """
+        question = read_question(
+            metrics,
+            self.metrics,
+            self.compared,
+            margin=margin,
+            contrast=contrast,
+            alpha=alpha,
+            method=method,
+            adjust=adjust,
+        )
+        compared = compared_groups(self.cohort.groups, attribute, reference)
+        wanted = list(question.margins)
+        if attribute is not None or compared.names[-1] == OVERALL:
+            self._require_margins(wanted)
+        parts = []
+        for metric in wanted:
+            rows = self.rows[self.metrics.index(metric)]
+            e = self.estimates_of(metric)
+            parts.append(pairs_of(e, rows.denominator, rows.notes, compared, question))
+        frame = pd.concat(parts, ignore_index=True)
+        return equivalence_result(self.cohort, frame, question, self._labels, self.about, compared)
 
     def _require_margins(self, metrics: Sequence[str]) -> None:
         K = self.cohort.groups.n_groups
@@ -463,7 +592,10 @@ class RatesResult(Printed):
              by  group reference    gap  severity
         0  race  Black     White  0.114  moderate
         """
-        wanted = [metrics] if isinstance(metrics, str) else list(metrics or self.judged)
+        check_option("adjust", adjust, [*ADJUSTMENTS, None])
+        if not is_number(power) or not 0 < power < 1:
+            raise ValueError(f"power must be a number between 0 and 1, such as 0.8, not {power!r}.")
+        wanted = _chosen(metrics, self.judged)
         thresholds = (float(severity[0]), float(severity[1]))
         measure = Measure(self.level, self.aggregate_interval, power, thresholds)
         rows = [row for metric in wanted for row in self._gap_rows(metric, measure)]
@@ -606,6 +738,7 @@ class RatesResult(Printed):
             metrics=wanted,
             labels=self._labels,
             about=self.about,
+            level=self.level,
             ax=ax,
         )
 
@@ -687,6 +820,17 @@ class RatesResult(Printed):
             about=self.about,
             ax=ax,
         )
+
+
+def _chosen(metrics: Any, default: Sequence[str]) -> list[str]:
+    """Names of metrics, each once: one that is named twice is still one test."""
+    if metrics is None:
+        return list(default)
+    if isinstance(metrics, str):
+        return [metrics]
+    if not isinstance(metrics, Sequence) or not len(metrics):
+        raise ValueError(f"metrics must be one name, or a sequence of names, not {metrics!r}.")
+    return list(dict.fromkeys(metrics))
 
 
 def _safe(name: str) -> str:

@@ -210,14 +210,19 @@ def gap_table(frame: pd.DataFrame, labels: Mapping[str, str]) -> list[str]:
     labels : mapping of str to str
         Metrics in print.
     """
-    header = ["widest gap", "by", "between", "", "if equal", "detectable", "p (Holm)", "severity"]
-    rows, last = [], ""
+    header = [
+        *("widest gap", "by", "between", "", "if equal", "detectable", "all equal? p", "severity")
+    ]
+    rows, last, noise = [], "", False
     for row in frame.to_dict("records"):
         between = row["note"]
         if not np.isnan(row["gap"]):
             between = f"{text.one_line(row['group'])}, {text.one_line(row['reference'])}"
         if row["metric"] == EQUALIZED_ODDS and row["note"].startswith("of "):
-            between += f" ({row['note'][3:6]})"
+            between += f" ({row['note'][3:6]}{'; p: ' * ('p from' in row['note'])}"
+            between += f"{row['note'].partition('p from ')[2][:3]})"
+        within = row["ci_low"] <= 0 and row["severity"] in ("moderate", "severe")
+        noise |= within
         rows.append(
             [
                 labels[row["metric"]] if row["metric"] != last else "",
@@ -227,11 +232,14 @@ def gap_table(frame: pd.DataFrame, labels: Mapping[str, str]) -> list[str]:
                 text.number(row["expected_if_equal"]),
                 text.number(row["detectable"]),
                 text.p_value(row["p_adjusted"]).removeprefix("p ").removeprefix("= "),
-                row["severity"],
+                f"({row['severity']})" if within else row["severity"],
             ]
         )
         last = row["metric"]
-    return text.table(header, rows, left=3)
+    lines = text.table(header, rows, left=3)
+    said = f"p of the test that all groups are equal; {frame['family'].iloc[0]}"
+    said += "; severity in brackets: the interval reaches 0" * noise
+    return [*lines, *text.facts([(" ", said)])]
 
 
 def notes_lines(notes: Sequence[str]) -> list[str]:

@@ -64,7 +64,8 @@ class RepresentationResult(Printed):
     def attributes(self) -> pd.DataFrame:
         """A row per attribute.
 
-        ``attribute, n_levels``; ``n`` with a value, ``missing``, ``missing_share`` (of all rows),
+        ``attribute, n_levels``; ``n`` with a value, ``missing`` (also where missing values are a
+        level), ``missing_share`` (of all rows),
         ``much_missing`` (0.05 or more); ``min_share, max_share``, ``imbalance_ratio`` of the two,
         ``imbalanced`` (3 or more); ``entropy``, and ``entropy_ratio``, 1 where all levels are
         equally frequent.
@@ -147,6 +148,14 @@ class RepresentationResult(Printed):
                 "cell can say",
             ),
         ]
+        below = ", ".join(f"<{limit}" for limit in (t.min_count, *t.disclosure))
+        facts.append(
+            (
+                "marks",
+                f"{below}: rows; <{100 * t.floor:g}%: share of a cell; "
+                f"<{100 * UNDER_REPRESENTED:g}%: share of a level of a single attribute",
+            )
+        )
         names = " x ".join(text.one_line(a) for a in self.tables.groups.attributes)
         return text.page(
             f"Representation of {names}",
