@@ -18,14 +18,15 @@ from cfair.errors import DataError
 from cfair.frame import Table, as_table, is_name, lazy_frame
 from cfair.roles import Declared, Roles, given, read_declaration
 
-_COUNT = "rows in cfair"
-
 
 def is_counted(data: Any, roles: Roles) -> bool:
     """Whether a table is one that its own engine can count for these roles.
 
     It is if it is lazy and every role is a column's name. Clusters and sampling weights need the
-    rows, and so does a categorical column of Polars, whose levels have an order of their own.
+    rows, and so do a categorical column of Polars, whose levels have an order of their own, times
+    and durations, of which an engine may take unlike ones for equal, and Dask, which does not tell
+    a missing number from one that is none. A text column whose collation takes letters for equal is
+    counted by that.
 
     Parameters
     ----------
@@ -45,7 +46,15 @@ def is_counted(data: Any, roles: Roles) -> bool:
     import narwhals as nw
 
     schema = frame.collect_schema()
-    return not any(schema.get(str(name)) == nw.Categorical for name in named)
+    kinds = [schema[str(name)] for name in named if str(name) in schema]
+    exact = all(
+        kind.is_integer()
+        or kind in (nw.Float32, nw.Float64, nw.String, nw.Boolean, nw.Date)
+        or kind == nw.Enum
+        or kind.is_decimal()
+        for kind in kinds
+    )
+    return exact and not frame.implementation.is_dask()
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,13 +119,16 @@ def _count(data: Any, roles: Roles) -> Counted:
         score = names[known.position(roles.score, "score")]
         _check_score(frame, score)
         frame = frame.with_columns(_call(frame, score, check_cutoff(roles.cutoff)))
-    table = as_table(frame.group_by(columns).agg(nw.len().alias(_COUNT)))
+    count = "rows"
+    while count in names:
+        count += "_"
+    table = as_table(frame.group_by(columns).agg(nw.len().alias(count)))
     lines = table.read(columns)
     # the engine returns groups in any order
     order = lines.astype(str).sort_values(columns).index
     return Counted(
         lines.loc[order].reset_index(drop=True),
-        table.column(_COUNT).loc[order].to_numpy(dtype=np.int64),
+        table.column(count).loc[order].to_numpy(dtype=np.int64),
     )
 
 

@@ -118,7 +118,13 @@ class Declared:
         """The declaration of the rows themselves, which are collected if they are not here."""
         if self.repeats is None:
             return self
-        return replace(read_declaration(self.lazy, self.roles), warned=self.warned)
+        found = replace(read_declaration(self.lazy, self.roles), warned=self.warned)
+        if found.n_rows != self.n_rows:
+            raise DataError(
+                f"the table had {self.n_rows:,} rows when it was declared and has {found.n_rows:,} "
+                "now, so that results would be of unlike data. Declare a new Audit."
+            )
+        return found
 
     @property
     def n_rows(self) -> int:

@@ -181,3 +181,40 @@ def test_what_is_not_counted():
     assert not is_counted(relation, Roles(**{**ROLES, "groups": [data["sex"]]}))
     ordered = pl.from_pandas(data.assign(sex=data["sex"].astype("category"))).lazy()
     assert not is_counted(ordered, Roles(**ROLES))
+
+
+def test_a_column_may_be_called_rows():
+    data = table().dropna().rename(columns={"sex": "rows", "race": "rows_"})
+    same(data, "duckdb", groups=["rows", "rows_"])
+
+
+def test_a_table_that_changed_since_is_refused():
+    con = duckdb.connect()
+    source = pl.from_pandas(table().dropna()).to_arrow()
+    con.register("source", source)
+    con.sql("create table t as select * from source")
+    audit = cfair.Audit(con.table("t"), **ROLES, treatment="d")
+    audit.observed()
+    con.sql("insert into t select * from source limit 200")
+    with pytest.raises(DataError, match="rows when it was declared and has .* now"):
+        audit.counterfactual("d ~ sex * race + s")
+
+
+@pytest.mark.filterwarnings("ignore:Dask support is moving:FutureWarning")
+def test_dask_is_read_in_rows():
+    dd = pytest.importorskip("dask.dataframe")
+    data = table().dropna().reset_index(drop=True)
+    data.loc[::7, "s"] = np.nan
+    frame = dd.from_pandas(data, npartitions=2)
+    with pytest.raises(DataError, match="missing values in 's'"):
+        cfair.Audit(frame, **ROLES)
+
+
+def test_counted_lines_are_sorted(monkeypatch):
+    one, other = (
+        cfair.Audit(lazy(table().dropna().sample(frac=1, random_state=k), "polars"), **ROLES)
+        for k in (1, 2)
+    )
+    pd.testing.assert_series_equal(pd.Series(one._counts().y), pd.Series(other._counts().y))
+    lines = pd.DataFrame({"y": one._counts().y, "g": one._counts().groups.codes})
+    assert lines.equals(lines.sort_values("y", kind="stable"))

@@ -9,7 +9,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import power_proportions_2indep
 
 import cfair
-from cfair.errors import DataError
+from cfair.errors import CutoffWarning, DataError
 from cfair.results.gaps import COLUMNS, EQUALIZED_ODDS, detectable_gap
 
 
@@ -253,3 +253,31 @@ def test_a_metric_named_twice_is_one_test(result):
     for nothing in ([], 0):
         with pytest.raises(ValueError, match="metrics must be one name, or a sequence"):
             result.gaps(nothing)
+
+
+def test_groups_with_equal_rates_are_two_groups():
+    data = table([1, 0, 1, 0] * 20, [1, 1, 1, 1] * 20, ["a", "a", "b", "b"] * 20)
+    with pytest.warns(CutoffWarning):
+        result = cfair.Audit(data, outcome="y", prediction="s", groups="g").observed()
+    row = result.gaps("tpr").iloc[0]
+    assert (row["group"], row["reference"], row["gap"]) == ("a", "b", 0.0)
+
+
+@pytest.mark.parametrize("severity", [(0.1, 0.2, 0.3), (0.1,), 0.1, None])
+def test_severity_is_two_numbers(result, severity):
+    with pytest.raises(ValueError, match="severity must be two numbers"):
+        result.gaps(severity=severity)
+
+
+def test_an_attribute_of_one_level_is_not_compared():
+    data = table([1, 0, 1, 0] * 20, [1, 0, 0, 1] * 20, list("aabb") * 20).assign(h="z")
+    result = cfair.Audit(data, outcome="y", prediction="s", groups=["g", "h"]).observed()
+    for reference in (None, "overall", "z"):
+        with pytest.raises(DataError, match="needs two levels, but 'h' has only z"):
+            result.contrasts(reference, attribute="h")
+
+
+def test_a_rate_of_0_has_a_detectable_gap_too():
+    found = detectable_gap(np.array([0.0, 0.001]), np.array([200.0, 200.0]), np.full(2, 200.0))
+    assert found[0] > 0.04  # with a variance of 0 it would be found at once
+    assert found[0] == pytest.approx(found[1], rel=0.5)

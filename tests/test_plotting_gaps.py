@@ -136,3 +136,23 @@ def test_names_that_are_alike_get_a_number(tmp_path):
 
     found = save_all({"a/b": draw, "a b": draw, "A_B": draw}, tmp_path, suffix=".svg")
     assert [path.name for path in found] == ["a_b.svg", "a_b_2.svg", "A_B_3.svg"]
+
+
+def test_bands_darken_with_severity(result):
+    ax = result.plot_gaps("fpr")
+    shades = [patch.get_facecolor()[0] for patch in sorted(ax.patches, key=lambda p: p.get_x())]
+    assert shades == sorted(shades, reverse=True)
+    assert len(set(shades)) == 3
+
+
+def test_the_heat_map_is_blue_below_and_orange_above(result):
+    ax = result.plot_heatmap(["fpr"])
+    colours = ax.images[0].to_rgba(ax.images[0].get_array())
+    rates = result.rates.query("metric == 'fpr'")["estimate"].to_numpy()
+    overall = result.overall.set_index("metric").loc["fpr", "estimate"]
+    above = rates > overall
+    red, blue = colours[:, 0, 0], colours[:, 0, 2]
+    assert (red[above] > blue[above]).all()
+    assert (blue[~above] > red[~above]).all()
+    strongest = np.abs(rates - overall).argmax()
+    assert (colours[:, 0, :3].min(axis=1) >= colours[strongest, 0, :3].min()).all()

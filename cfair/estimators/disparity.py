@@ -82,6 +82,8 @@ def largest_gap(rates: Array) -> tuple[int, int] | None:
     (highest, lowest) : tuple of int, or None
         None when fewer than two rates are defined.
     """
-    if np.count_nonzero(~np.isnan(rates)) < 2:
+    defined = np.flatnonzero(~np.isnan(rates))
+    if len(defined) < 2:
         return None
-    return int(np.nanargmax(rates)), int(np.nanargmin(rates))
+    high, low = int(np.nanargmax(rates)), int(np.nanargmin(rates))
+    return (high, low) if high != low else (int(defined[0]), int(defined[1]))

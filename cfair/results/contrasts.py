@@ -143,6 +143,11 @@ def compared_groups(groups: Groups, attribute: str | None, reference: Any) -> Co
     names = groups.level_names[groups.attributes.index(attribute)]
     at = [k for k, (a, _) in enumerate(groups.margins) if a == attribute]
     levels = [groups.margins[k][1] for k in at]
+    if len(levels) < 2:
+        raise DataError(
+            f"a comparison needs two levels, but {attribute!r} has only {', '.join(names)}. Choose "
+            "another attribute."
+        )
     targets = groups.n_groups + np.array(at, dtype=np.intp)
     if isinstance(reference, str) and reference == OVERALL and OVERALL not in (*levels, *names):
         every = groups.n_groups + len(groups.margins)

@@ -84,8 +84,8 @@ class InteractionResult(Printed):
         ``gap_high``, marginal gaps ``gap_a`` and ``gap_b``, the flag ``superadditive`` (missing
         where a gap is undefined); ``contrast``, ``se``, ``ci_low``, ``ci_high``, ``p_value``,
         ``p_adjusted``, ``additivity`` ("more than additive" or "less than additive" if the interval
-        leaves out 0, which is not adjusted); ``ratio``, the multiplicative r11 r00 / (r10 r01), estimate only;
-        ``disagreement`` of flag and contrast (after adjustment); ``note``.
+        leaves out 0, which is not adjusted); ``ratio``, the multiplicative r11 r00 / (r10 r01),
+        estimate only; ``disagreement`` of flag and contrast (by ``p_adjusted``); ``note``.
         """
         return self._frame.copy()
 
@@ -160,7 +160,7 @@ class InteractionResult(Printed):
                 lines.append("")
             header = ["metric", text.one_line(a), text.one_line(b), "both", "a only", "b only"]
             header += ["neither", "least n", "gap", "gap a", "gap b", "flag", "contrast", "p adj."]
-            header += ["additive?"]
+            header += ["than additive"]
             lines += text.table(header, [self._row(row) for _, row in part.iterrows()], left=3)
         return lines + hidden
 
@@ -220,12 +220,13 @@ class InteractionResult(Printed):
             f"flag and contrast (p adj.) disagree in {n} of {plural(len(frame), 'comparison')}:"
         ]
         alike: dict[str, list[str]] = {}
-        for _, row in frame[frame["disagreement"] != ""].head(MOST_SENTENCES).iterrows():
+        shown = frame[frame["disagreement"] != ""].sort_values("p_value", kind="stable")
+        for _, row in shown.head(MOST_SENTENCES).iterrows():
+            said = in_words(row["disagreement"], adjusted=self._alone(row))
             versus = f" v {row['reference_a']}, {row['reference_b']}"
             which = versus * (self.reference == "all pairs of levels")
-            alike.setdefault(in_words(row["disagreement"], adjusted=self._alone(row)), []).append(
-                f"{self._whose(row)}{which} (p adj. {self._adjusted(row)})"
-            )
+            p = self._adjusted(row).removeprefix("= ")
+            alike.setdefault(f"{said} (p adj.)", []).append(f"{self._whose(row)}{which} ({p})")
         for said, whose in alike.items():
             lines += text.facts([("-", f"{said}: {'; '.join(whose)}")], indent=2)
         more = n - MOST_SENTENCES

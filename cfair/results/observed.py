@@ -145,18 +145,25 @@ class ObservedResult(RatesResult):
         )
         low, high = share.interval("wilson", self.level)
         rows = groups.target_matrix @ self.moments.by_group(self.moments.count).reshape(-1, 4)
-        single = [] if len(groups.attributes) == 1 else list(groups.margins)
+        levels = [name for names in groups.level_names for name in names]
+        single = [
+            (attribute, name)
+            for (attribute, _), name in zip(groups.margins, levels, strict=True)
+            if len(groups.attributes) > 1
+        ]
         keep = [*range(groups.n_groups), *(groups.n_groups + k for k in range(len(single))), -1]
-        names = [*groups.names, *(str(level) for _, level in single), "all"]
+        names = [*groups.names, *(level for _, level in single), "all"]
         by = [" x ".join(groups.attributes)] * groups.n_groups
         with np.errstate(divide="ignore"):
             values = {
                 name: (part / (1 - part))[keep]
                 for name, part in (("ratio", found.estimate), ("ci_low", low), ("ci_high", high))
             }
+        undefined = np.isnan(values["ratio"])
+        weightless = undefined & (rows[keep, 1] + rows[keep, 2] > 0)
         notes = np.select(
-            [np.isnan(values["ratio"]), np.isinf(values["ratio"])],
-            ["no errors", "no false positives"],
+            [weightless, undefined, np.isinf(values["ratio"])],
+            ["no errors of weight above 0", "no errors", "no false positives"],
             "",
         )
         return pd.DataFrame(

@@ -596,6 +596,11 @@ class RatesResult(Printed):
         if not is_number(power) or not 0 < power < 1:
             raise ValueError(f"power must be a number between 0 and 1, such as 0.8, not {power!r}.")
         wanted = _chosen(metrics, self.judged)
+        if np.shape(severity) != (2,):
+            raise ValueError(
+                "severity must be two numbers, from where on a gap is moderate and beyond which it "
+                f"is severe, such as (0.05, 0.15), not {severity!r}."
+            )
         thresholds = (float(severity[0]), float(severity[1]))
         measure = Measure(self.level, self.aggregate_interval, power, thresholds)
         rows = [row for metric in wanted for row in self._gap_rows(metric, measure)]
