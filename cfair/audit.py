@@ -256,7 +256,7 @@ class Audit:
         >>> frame = audit.equivalence("sensitivity", margin=(0.8, 1.25), reference="M").pairs
         >>> frame[["metric", "group", "estimate", "ci_low", "ci_high", "verdict"]].round(3)
           metric group  estimate  ci_low  ci_high     verdict
-        0    tpr     F     0.982   0.909    1.063  equivalent
+        0    tpr     F     0.978   0.904    1.061  equivalent
         """
         from cfair.analyses.equivalence import equivalence
 

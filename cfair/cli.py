@@ -57,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             # What is warned of also stands in the notes of the printed result.
             warnings.simplefilter("ignore", CfairWarning)
+            _check_folder(getattr(arguments, "out", None))
             arguments.run(arguments)
             sys.stdout.flush()
     except KeyboardInterrupt:
@@ -80,12 +81,38 @@ def _as_options(message: str) -> str:
     """
 
     def option(found: re.Match[str]) -> str:
-        value = found.group(2) or ""
+        quote, value = found.group(2), found.group(3)
         text = f"--{found.group(1).replace('_', '-')}"
-        return f"{text} {shlex.quote(value)}" if value else text
+        if quote:
+            return f"{text} {shlex.quote(value)}"
+        return text + " " * bool(re.match(r"[\w(\[]|[-+.]\d", message[found.end() :]))
 
     names = "|".join(_OPTIONS)
-    return re.sub(rf'\b({names})=(?:"([^"]*)")?', option, message)
+    return re.sub(rf"\b({names})=(?:([\"'])(.*?)\2)?", option, message)
+
+
+def _check_folder(folder: Path | None) -> None:
+    """Refuse a folder that cannot be made, before any work."""
+    if folder is None:
+        return
+    there = next(path for path in (folder, *folder.parents, Path()) if path.exists())
+    if not there.is_dir():
+        raise DataError(f"--out {str(folder)!r}: {str(there)!r} is a file, not a folder.")
+
+
+def _names(given: Sequence[str], columns: Sequence[Any] | None = None) -> list[str]:
+    """Column names with commas between taken apart, unless that is the name of a column.
+
+    Without columns the names as they are given come first, and then their parts.
+    """
+    names: list[str] = []
+    for text in given:
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        if columns is None:
+            names += [text, *parts]
+        else:
+            names += [text] if text in columns else parts
+    return names if columns is not None else list(dict.fromkeys(names))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -231,16 +258,8 @@ def _representation(arguments: argparse.Namespace) -> None:
     """Print who is in a table, and write tables, json and plot if a folder is given."""
     from cfair.analyses.representation import representation_of
 
-    parts = [part.strip() for name in arguments.cross for part in name.split(",")]
-    table = read_table(
-        arguments.file, arguments.na, text=list(dict.fromkeys([*arguments.cross, *parts]))
-    )
-    cross = [
-        name
-        for given in arguments.cross
-        for name in ([given] if given in table.columns else map(str.strip, given.split(",")))
-        if name
-    ]
+    table = read_table(arguments.file, arguments.na, text=_names(arguments.cross))
+    cross = _names(arguments.cross, list(table.columns))
     _ask_about_na(table, [*cross, arguments.outcome], arguments.na)
     result = representation_of(
         table,
@@ -284,7 +303,7 @@ _ROLES: dict[str, tuple[str, dict[str, Any]]] = {
     "outcome": ("the event under study, 0/1", {"required": True, "metavar": "COLUMN"}),
     "outcome-event": ("the value that is the event, such as yes", {"metavar": "VALUE"}),
     "groups": (
-        "protected attributes, with blanks between",
+        "protected attributes, with blanks or commas between",
         {"required": True, "nargs": "+", "metavar": "COLUMN"},
     ),
     "score": ("the risk score under audit, in [0, 1]", {"metavar": "COLUMN"}),
@@ -363,7 +382,8 @@ def _example(arguments: argparse.Namespace) -> None:
 
 
 def _audit(arguments: argparse.Namespace) -> None:
-    table = read_table(arguments.file, arguments.na, text=arguments.groups)
+    table = read_table(arguments.file, arguments.na, text=_names(arguments.groups))
+    arguments.groups = _names(arguments.groups, list(table.columns))
     _refuse_bare_na(table, arguments)
     if arguments.propensity is None and (arguments.n_boot or arguments.n_perm):
         raise ValueError(
@@ -523,11 +543,15 @@ def _read_text(
 def _run(table: Any, arguments: argparse.Namespace, *, propensity: Any, **roles: Any) -> None:
     """Print both analyses, and write tables and plots if a folder is given."""
     from cfair.audit import Audit
+    from cfair.results.contrasts import compared_groups
 
     if arguments.out is not None:
         arguments.out.mkdir(parents=True, exist_ok=True)  # found out before the long work
     audit = Audit(table, **roles)
     observed = audit.observed(level=arguments.level)
+    reference = getattr(arguments, "reference", None)
+    if reference is not None:
+        compared_groups(observed.cohort.groups, None, reference)  # the same
     counterfactual = None
     if propensity is not None:
         counterfactual = audit.counterfactual(
@@ -549,7 +573,6 @@ def _run(table: Any, arguments: argparse.Namespace, *, propensity: Any, **roles:
     else:
         print(counterfactual)
     if arguments.out is not None:
-        reference = getattr(arguments, "reference", None)
         written = _write(arguments.out, observed, counterfactual, reference)
         older = _left_over(arguments.out, written)
         print(f"\n{len(written)} files in {arguments.out}/:")

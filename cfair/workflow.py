@@ -167,7 +167,7 @@ def fit_and_audit(
     risk = pd.Series(fitted.risk, index=held_out.index, name=_risk_name(split))
     with said_of("held-out rows"):
         audit = Audit(held_out, score=risk, **split.held_out_roles())
-    observed = audit.observed(level=level)
+        observed = audit.observed(level=level)
     return FitAndAuditResult(
         audit=audit,
         observed=observed,

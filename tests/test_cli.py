@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import cfair
-from cfair.cli import main, read_table
+from cfair.cli import _as_options, main, read_table
 
 matplotlib.use("Agg")
 
@@ -184,6 +184,56 @@ def test_errors_name_options_as_they_are_written_here(tmp_path, capsys):
     bad.bl12_text_outcome().to_csv(path, index=False)
     assert audit(path) == 2
     assert "--outcome-event died" in capsys.readouterr().err
+    assert audit(path, "--outcome-event", "2") == 2
+    assert "--outcome-event 2 does not occur" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("outcome_event='2' is", "--outcome-event 2 is"),
+        ('outcome_event="it\'s" is', "--outcome-event 'it'\"'\"'s' is"),
+        ("cutoff=0.5, level=-1", "--cutoff 0.5, --level -1"),
+        (
+            "give score= with cutoff=, or prediction=.",
+            "give --score with --cutoff, or --prediction.",
+        ),
+        ("(missing=)", "(--missing)"),
+    ],
+)
+def test_options_are_written_with_a_blank(message, said):
+    assert _as_options(message) == said
+
+
+@pytest.mark.parametrize("below", [False, True])
+@pytest.mark.parametrize("command", ["audit", "representation"])
+def test_a_file_in_place_of_the_folder_is_refused_before_any_work(
+    table, tmp_path, capsys, command, below
+):
+    there = write(tmp_path / "there", "kept")
+    out = ["--out", str(there / "deeper" if below else there)]
+    if command == "audit":
+        assert audit(table, *out) == 2
+    else:
+        assert main(["representation", str(table), "--cross", "sex", *out]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "is a file, not a folder" in printed.err
+    assert there.read_text() == "kept"
+
+
+def test_groups_may_have_commas_between(table, capsys):
+    assert audit(table) == 0
+    expected = capsys.readouterr().out
+    for groups in (["sex,race"], ["sex, race"], ["sex,", "race"]):
+        assert audit(table, groups=groups) == 0
+        assert capsys.readouterr().out == expected
+
+
+def test_a_name_with_a_comma_is_a_name(tmp_path, capsys):
+    path = write(tmp_path / "t.csv", 'y,s,"sex,race"\n1,0.3,01\n0,0.6,1\n1,0.7,01\n0,0.2,1\n')
+    assert audit(path, groups=["sex,race"]) == 0
+    assert "01" in capsys.readouterr().out
 
 
 def test_files_of_an_earlier_run_are_pointed_out(table, tmp_path, capsys):
@@ -219,3 +269,10 @@ def test_a_reference_group_is_compared_with(table, tmp_path):
     out = tmp_path / "out"
     assert audit(table, "--reference", "M & White", "--out", str(out)) == 0
     assert set(pd.read_csv(out / "observed_contrasts.csv")["reference"]) == {"M & White"}
+
+
+def test_an_unknown_reference_is_refused_before_any_work(table, capsys):
+    assert audit(table, "--reference", "nobody") == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "'nobody' is not a group of sex x race" in printed.err

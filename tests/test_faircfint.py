@@ -25,8 +25,9 @@ from hypothesis import strategies as st
 import cfair
 from cfair import faircfint
 from cfair.errors import CfairWarning, DataError
-from cfair.faircfint import analysis_estimation, get_pa_ext_small, get_plots
-from cfair.faircfint.reading import collation_key
+from cfair.faircfint import analysis_estimation, get_pa_ext_small, get_plots, parity
+from cfair.faircfint.intervals import u_table
+from cfair.faircfint.reading import collation_key, r_texts
 from cfair.faircfint.results import summaries
 from cfair.inference.drawing import faircfint_folds
 from cfair.inference.rows import Rows
@@ -168,8 +169,6 @@ def test_own_replicates_are_drawn_as_asked_for_and_depend_on_the_seed_alone():
 
 @pytest.mark.parametrize("m_factor", [0.6, 0.75, 0.9])
 def test_size_of_the_subsamples(m_factor, monkeypatch):
-    from cfair.faircfint import parity
-
     drawn = []
     keep = parity.subsamples
 
@@ -283,6 +282,8 @@ def test_rows_with_any_missing_value_go_with_a_warning():
         result = analysis_estimation(data, 0.5, pi_xvars=X)
     agree(result.defs, plain_figures(data.iloc[10:]))
     assert "600 rows, 590 used (10 dropped: unused missing (10))" in str(result)
+    assert result.cohort.rows.tolist() == list(range(10, 600))
+    assert result.est_choice["propensity"].index.tolist() == list(range(10, 600))
     assert run(data, compat=False).cohort.n_used == 600
     data.loc[20:24, "X1"] = np.nan
     own, said = heard(data, compat=False)
@@ -644,7 +645,7 @@ def test_refused(data, options, message):
         (table().query("A1 == 'F' or A2 == 'x'"), {}, "no row is in My"),
         (table(A1="1"), {}, "A1 has one level and A2 two"),
         (table(), {"nfolds": 1}, "nfolds must be"),
-        (table(), {"folds": [1, 2]}, "folds must have a fold for each of 600 rows"),
+        (table(), {"folds": [1, 2]}, "folds has 2 values, but the table has 600 rows"),
         (table(), {"outcome_xvars": None}, "outcome_xvars must name"),
         (table(), {"estimator_type": "small_borrow"}, "needs data_external="),
         (
@@ -1020,3 +1021,232 @@ def test_a_result_fitted_to_numeric_attributes_predicts_as_it_was_fitted():
     found = run(data, pi_model=fit)
     given_ = run(data, pi_model=np.asarray(fit.predict(data)))
     pd.testing.assert_series_equal(found.defs, given_.defs)
+
+
+# -- fitted results, folds, external rows ---------------------------------------------------------
+
+
+def coded(kind, data):
+    """The same attributes as whole numbers, floats, logical values or text."""
+    codes = np.column_stack([pd.factorize(data[a], sort=True)[0] for a in ("A1", "A2")])
+    values = {"int": codes + 1, "float": codes + 1.5, "bool": codes == 1}
+    return data.assign(A1=values[kind][:, 0], A2=values[kind][:, 1]) if kind != "text" else data
+
+
+@pytest.mark.parametrize("compat", [True, False])
+@pytest.mark.parametrize("kind", ["int", "bool", "text"])
+def test_a_fitted_result_is_checked_whatever_the_attributes_are(kind, compat):
+    smf = pytest.importorskip("statsmodels.formula.api")
+    data = coded(kind, table())
+    for fit, message in (
+        (
+            smf.logit("Y ~ A1 + X1", data).fit(disp=False),
+            "models 'Y', which differs|left side of the formula is 'Y'",
+        ),
+        (smf.ols("D ~ A1 + X1", data).fit(), "does not model a probability"),
+        (smf.logit("D ~ A1 + Y", data).fit(disp=False), "outcome 'Y' on its right"),
+    ):
+        with pytest.raises(DataError, match=message):
+            run(data, pi_model=fit, compat=compat)
+    linear = pytest.importorskip("sklearn.linear_model")
+    classifier = linear.LogisticRegression().fit(data[X], data["D"])
+    with pytest.raises(DataError, match="a classifier needs to know its columns"):
+        run(data, pi_model=classifier, compat=compat)
+
+
+@pytest.mark.parametrize("estimator", ["standard", "small_internal"])
+@pytest.mark.parametrize("compat", [True, False])
+@pytest.mark.parametrize("kind", ["int", "float", "bool"])
+def test_a_fitted_result_is_used_as_it_was_fitted(kind, compat, estimator):
+    smf = pytest.importorskip("statsmodels.formula.api")
+    data = coded(kind, table())
+    high = "A1 == True" if kind == "bool" else "A1 > 1.6"
+    fit = smf.logit(f"D ~ I(({high}) * X1) + A2 + S_prob", data).fit(disp=False)
+    data.loc[:4, "X1"] = np.nan
+    folds = np.arange(600) % 4  # those drawn depend on the columns in use
+    options = {"estimator_type": estimator, "compat": compat, "folds": folds, **SMALL}
+    found = run(data, pi_model=fit, **options)
+    given_ = run(data, pi_model=np.asarray(fit.predict(data)), **options)
+    assert found.cohort.n_used == 595
+    pd.testing.assert_series_equal(found.defs, given_.defs, atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("compat", [True, False])
+def test_folds_are_of_the_rows_of_the_table_and_matched_by_index(compat):
+    data = table(300)
+    data.loc[:9, "X1"] = np.nan
+    folds = pd.Series(np.random.default_rng(2).integers(0, 4, 300), data.index)
+    options = {"estimator_type": "small_internal", "compat": compat, **SMALL}
+    one = run(data, folds=folds, **options)
+    np.testing.assert_array_equal(one.est_choice["folds"], folds[10:] + 1)
+    for same in (folds.sample(frac=1, random_state=1), folds.tolist()):
+        pd.testing.assert_series_equal(run(data, folds=same, **options).defs, one.defs)
+    pd.testing.assert_series_equal(run(data.assign(k=folds), folds="k", **options).defs, one.defs)
+    with pytest.raises(DataError, match="folds: the Series"):
+        run(data, folds=folds.set_axis(folds.index + 1000), **options)
+    with pytest.raises(DataError, match="folds has 290 values, but the table has 300 rows"):
+        run(data, folds=folds.tolist()[10:], **options)
+
+
+def borrowed(data, external, **options):
+    given = {"data_external": external, "pa_xvars_ext": ["X2"], "seed": 1, **SMALL}
+    return run(data, 0.5, "small_borrow", **{**given, **options})
+
+
+def test_external_rows_are_dropped_over_columns_in_use():
+    external = outside().assign(junk=np.where(np.arange(800) < 50, np.nan, 1.0))
+    options = {"estimator_type": "small_borrow", "seed": 1, "pa_xvars_ext": ["X2"], **SMALL}
+    own, said = heard(table(), data_external=external, compat=False, **options)
+    assert not any("data_external" in text for text in said)
+    assert own.alpha == borrowed(table(), outside(), compat=False).alpha
+    _, said = heard(table(), data_external=external, **options)
+    assert any("50 of 800 rows dropped" in text and "compat=True" in text for text in said)
+    external.loc[50:59, "X2"] = np.nan
+    _, said = heard(table(), data_external=external, compat=False, **options)
+    wanted = [text for text in said if text.startswith("data_external: 10 of 800 rows dropped")]
+    assert wanted
+    assert "compat" not in wanted[0]
+
+
+@pytest.mark.parametrize("column", ["A1", "Y", "D"])
+def test_membership_outside_is_not_explained_by_what_it_must_not_be(column):
+    with pytest.raises(DataError, match=f"pa_xvars_ext has '{column}'"):
+        get_pa_ext_small(table(), pa_xvars_ext=["X1", column])
+
+
+@pytest.mark.parametrize("compat", [True, False])
+@pytest.mark.parametrize("kind", ["int", "float", "bool"])
+def test_attributes_of_any_type_agree_with_those_outside(kind, compat):
+    found = borrowed(coded(kind, table()), coded(kind, outside()), compat=compat)
+    text = borrowed(table(), outside(), compat=compat)
+    assert found.alpha == pytest.approx(text.alpha, abs=1e-6)
+    np.testing.assert_allclose(
+        found.est_choice["membership_external"], text.est_choice["membership_external"], atol=1e-9
+    )
+
+
+def test_one_attribute_borrows_from_one_attribute():
+    data, external = table().drop(columns="A2"), outside().drop(columns="A2")
+    alone = borrowed(data, external, compat=False)
+    constant = borrowed(table(A2="all"), outside().assign(A2="all"), compat=False)
+    assert alone.alpha == pytest.approx(constant.alpha)
+    np.testing.assert_allclose(alone.defs.filter(like="_small_"),
+                               constant.defs.filter(like="_small_"))  # fmt: skip
+    with pytest.raises(DataError, match="attribute columns A1, the data A1 and A2"):
+        borrowed(table(), external)
+    with pytest.raises(DataError, match="attribute columns A1 and A2, the data A1"):
+        borrowed(data, outside(), compat=False)
+
+
+def test_labels_that_are_doubles_are_as_r_has_them():
+    names = run(table(A2=np.where(table()["A2"] == "x", 1.0, 2.5))).defs.index
+    assert names[:2].tolist() == ["fpr_F1", "fpr_F2.5"]
+    shown = {
+        1e5: "1e+05", 123456.0: "123456", 1e15: "1e+15", 1 / 3: "0.333333333333333",
+        0.1 + 0.2: "0.3", 1e-4: "1e-04", 0.00012345: "0.00012345", -1e5: "-1e+05",
+        100000.5: "100000.5", 1e-300: "1e-300", 110000.0: "110000",
+    }  # fmt: skip
+    assert r_texts(list(shown), "A1") == list(shown.values())
+    with pytest.raises(DataError, match="same as text"):
+        run(table(A2=np.where(table()["A2"] == "x", 0.3, 0.1 + 0.2)))
+
+
+@pytest.mark.parametrize("column", ["Y", "D", "A1"])
+def test_infinity_is_refused(column):
+    data = table()
+    infinite = np.where(data[column] == data[column][0], np.inf, 0.0)
+    with pytest.raises(DataError, match=f"'{column}' is infinite in"):
+        run(data.assign(**{column: infinite}))
+    with pytest.raises(DataError, match="cutoff must be a number"):
+        run(data, np.inf)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"permutations": 5}, "permutations must hold a sequence"),
+        ({"permutations": (p for p in [range(600)])}, "permutations must hold a sequence"),
+        ({"permutations": [[0, 1], [0]]}, "as many numbers in each"),
+        ({"resamples": 3}, "resamples must hold a sequence"),
+        ({"null_folds": [1, 2, 1]}, "null_folds must hold a sequence"),
+        ({"boot_folds": 4}, "boot_folds must hold a sequence"),
+        ({"pi_model": np.where(np.arange(600) < 5, np.nan, 0.5)}, "no probability in 5 of 600"),
+    ],
+)
+def test_what_is_given_by_row_or_replicate_is_refused_in_words(options, message):
+    with pytest.raises(DataError, match=message):
+        run(**options)
+
+
+@pytest.mark.parametrize("compat", [True, False])
+def test_advice_names_what_can_be_done_here(compat):
+    data = table()
+    my = np.flatnonzero((data["A1"] == "M") & (data["A2"] == "y"))
+    with pytest.raises(DataError, match=r"'M & y' \(1\) has fewer") as lone:
+        run(data.drop(index=my[1:]), 0.5, "small_internal", compat=compat, **SMALL)
+    assert "min_group_size" not in str(lone.value)
+    for empty in (data[:0], outside()[:0]):
+        with pytest.raises(DataError, match="data_external has no rows"):
+            get_pa_ext_small(empty, pa_xvars_ext=["X1"], compat=compat)
+    with pytest.raises(ValueError, match="seed must be"):
+        get_pa_ext_small(outside(), pa_xvars_ext=["X1"], seed="x", compat=compat)
+
+
+def test_m_factor_of_figures():
+    for result in (replicated(), run(compat=False)):
+        for wrong in ("a", 0, 2, True):
+            with pytest.raises(DataError, match="m_factor must be above 0"):
+                get_plots(result, m_factor=wrong)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CfairWarning)  # which stops before any figure
+        with pytest.raises(CfairWarning, match="m_factor has no use with compat=False"):
+            get_plots(run(compat=False), m_factor=0.75)
+
+
+# -- what is easily lost --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("share", "shown"), [(0, "<0.001"), (1, "<0.001"), (2, "0.001")])
+def test_a_u_value_is_rounded_before_it_is_small(share, shown):
+    """Of 2,500 replicates: R rounds .0004 to 0, and .0008 to .001."""
+    null = pd.DataFrame({"avg_pos": np.where(np.arange(2500) < share, 0.0, 1.0)})
+    found = u_table(pd.Series({"avg_pos": 0.5}), null, 0.1, as_r=True)
+    assert found.loc["avg_pos", "u_value"] == share / 2500
+    assert found.loc["avg_pos", "shown"] == shown
+
+
+def test_replicates_that_do_not_converge_are_said(monkeypatch):
+    data = table()
+    my = np.flatnonzero((data["A1"] == "M") & (data["A2"] == "y"))
+    lone = np.setdiff1d(np.arange(600), my[1:])
+    options = {"estimator_type": "small_internal", "seed": 1, **SMALL}
+    _, said = heard(data, resamples=[lone, np.arange(600)], **options)
+    start = "in 1 of 2 replicates a model did not converge"
+    assert any(text.startswith(f"bootstrap: {start}") for text in said)
+    _, said = heard(data, resamples=[np.arange(600)], **options)
+    assert not any("did not converge" in text for text in said)
+
+    def failing(draw):
+        return lambda *args, **options: replace(draw(*args, **options), not_converged=1)
+
+    for name in ("bootstrap_draws", "permutation_null"):
+        monkeypatch.setattr(parity, name, failing(getattr(parity, name)))
+    _, said = heard(data, gen_null=True, R_null=2, bootstrap="rescaled", B=2, seed=1)
+    for what in ("bootstrap", "null"):
+        assert any(text.startswith(f"{what}: {start}") for text in said)
+
+
+def test_networks_have_the_sizes_and_the_decay_of_the_r_package(monkeypatch):
+    sklearn = pytest.importorskip("sklearn.neural_network")
+    own, seen = sklearn.MLPClassifier, []
+
+    def short(**options):
+        seen.append((options["hidden_layer_sizes"], options["alpha"]))
+        return own(**{**options, "max_iter": 2})
+
+    monkeypatch.setattr(sklearn, "MLPClassifier", short)
+    networks = ("outcome_model_type", "fit_method_int", "fit_method_ext")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        borrowed(table(200), outside(), nfolds=2, **dict.fromkeys(networks, "neural_net"))
+    assert set(seen) == {((100,), 2.0), ((50,), 2.0)}

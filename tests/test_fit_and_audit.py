@@ -260,6 +260,27 @@ def test_rows_that_are_merely_numbered_are_not_the_same_patients():
     two(test=T[600:].reset_index(drop=True))
 
 
+@pytest.mark.filterwarnings("ignore::cfair.errors.CutoffWarning")
+@pytest.mark.parametrize("coarse", [False, True])
+def test_a_copy_of_the_training_table_is_warned_of(coarse):
+    train = T[["y", "sex", "race"]] if coarse else T
+    copy = train.sample(frac=1, random_state=1).reset_index(drop=True)
+    with pytest.warns(ModelWarning, match="900 of 900 rows of test have the same values as a row"):
+        found = two(train, copy, features=["sex"])
+    assert "that were trained on are not held out" in found.notes[0]
+
+
+def test_many_training_rows_among_the_held_out_are_warned_of():
+    mixed = pd.concat([T[540:600], T[600:]], ignore_index=True).astype({"site": float})
+    with pytest.warns(ModelWarning, match="60 of 360 rows of test .* in all 9 columns of both"):
+        two(train=T[:600].assign(more=1), test=mixed)
+
+
+def test_rows_of_a_few_categories_are_equal_by_chance():
+    few = T[["y", "sex", "race"]].assign(age=T["age"].round(-1))
+    two(few[:600], few[600:].reset_index(drop=True), features=["age", "sex"])
+
+
 def test_a_held_out_table_drops_its_own_rows():
     test = T[600:].copy()
     test.loc[650:659, "race"] = None
@@ -612,6 +633,12 @@ REFUSED = {
     "test_size=900 holds out 900 of 900 rows": lambda: fit(test_size=900),
     r"test_size=0.99 holds out 30 of 30 clusters \(site\)": lambda: fit(
         test_size=0.99, cluster="site"
+    ),
+    r"test_size=0.3 holds out 1 of 2 clusters \(site\), and .* held-out clusters or more": (
+        lambda: fit(T.assign(site=T.index % 2), cluster="site")
+    ),
+    "held-out rows: cluster column 'site' has only one value": lambda: two(
+        test=T[600:].assign(site=77), cluster="site"
     ),
     r"model='logistic' has \d+ parameters, but there are 84 training rows": lambda: fit(
         T[:120].assign(name=[f"p{i}" for i in range(120)]), features=["age", "name"]

@@ -361,7 +361,7 @@ def test_cells_without_a_rate_have_a_reason():
         assert row["superadditive"] is pd.NA
     assert rows["p_value"].notna().sum() == 1
     said = str(result)
-    assert "Holm over 1 p-values" in said
+    assert "Holm over 1 p-value (" in said
     assert "3 contrasts undefined, such as TPR of F & y: no events in both" in said
 
 
@@ -381,6 +381,53 @@ def test_disagreements_are_printed_and_in_the_frame():
     assert result.disagreements["sentence"].str.contains("flag fires, but the contrast is").all()
     assert f"disagree in {(kinds != '').sum()} of 3 comparisons" in str(result)
     assert "read with care" in str(result)
+
+
+def many_disagreements():
+    rng = np.random.default_rng(5)
+    n = 1500
+    frame = pd.DataFrame(
+        {
+            "sex": rng.choice(list("FM"), n),
+            "race": rng.choice([f"r{k}" for k in range(9)], n),
+            "risk": rng.random(n),
+            "y": rng.integers(0, 2, n),
+        }
+    )
+    return audit(frame).interaction(("selection_rate", "tpr", "fpr"))
+
+
+def test_the_print_says_a_disagreement_once_and_shows_what_the_flag_compares():
+    result = many_disagreements()
+    said = " ".join(str(result).split())
+    n = len(result.disagreements)
+    assert n > 5
+    assert f"... {n - 5} more: .disagreements" in said
+    assert said.count("may simply add up") == 1
+    assert "reference= and levels=" in said
+    row = result.contrasts.iloc[0]
+    line = next(x for x in str(result).splitlines() if f"  {row['level_b']}  " in x)
+    for gap in ("gap_both", "gap_a", "gap_b"):
+        assert f"{row[gap]:.3f}".replace("0.", ".") in line
+
+
+def test_more_or_less_than_additive_follows_the_interval():
+    data = table().assign(risk=lambda d: np.where((d["sex"] == "M") & (d["race"] == "y"), 0.9, 0.1))
+    frame = audit(data).interaction("selection_rate").contrasts
+    more, less = frame["ci_low"] > 0, frame["ci_high"] < 0
+    assert (more | less).any()
+    assert ((frame["additivity"] == "more than additive") == more).all()
+    assert ((frame["additivity"] == "less than additive") == less).all()
+
+
+def test_disagreement_goes_by_the_p_value_that_is_printed():
+    result = many_disagreements()
+    told = result.contrasts["p_adjusted"] < 0.05
+    assert not told[result.contrasts["disagreement"] == "flag only"].any()
+    for sentence, p in zip(
+        result.disagreements["sentence"], result.disagreements["p_adjusted"], strict=True
+    ):
+        assert f"(p adj. = {p:.3f})".replace("= 0.", "= .") in sentence
 
 
 def test_options_are_checked_before_any_work():

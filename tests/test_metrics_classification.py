@@ -579,8 +579,54 @@ def test_what_is_no_option_is_refused():
 
 def test_a_score_in_place_of_a_call_is_refused():
     arrays = {**draw(1), "y_pred": np.linspace(0, 1, 60)}
-    with pytest.raises(DataError, match="'y_pred' must be 0/1"):
+    with pytest.raises(DataError, match="'y_pred' must be 0/1 .*: y_pred = y_score >= cutoff"):
         metrics.gap(**arrays, rate="tpr")
+
+
+@pytest.mark.parametrize("empty", [None, 1, "y", 0.5, (k for k in [0, 1]), {0, 1}, np.array(1)])
+def test_what_is_no_array_is_named(empty):
+    y, g = [0, 1, 1, 0], list("aabb")
+    calls = {
+        "y_true": [
+            lambda: metrics.group_rates(empty, y, sensitive_features=g),
+            lambda: metrics.auc(empty, [0.1, 0.2, 0.3, 0.4]),
+            lambda: metrics.class_balance(empty, y, sensitive_features=g),
+            lambda: metrics.class_imbalance(empty),
+            lambda: metrics.subgroup_gaps(empty, y, sensitive_features=g),
+        ],
+        "y_pred": [
+            lambda: metrics.group_rates(y, empty, sensitive_features=g),
+            lambda: metrics.subgroup_gaps(y, empty, sensitive_features=g),
+        ],
+        "y_score": [
+            lambda: metrics.class_balance(y, empty, sensitive_features=g),
+            lambda: metrics.auc(y, empty),
+        ],
+        "sensitive_features": [lambda: metrics.group_rates(y, y, sensitive_features=empty)],
+        "sensitive_features 'sex'": [
+            lambda: metrics.group_rates(y, y, sensitive_features={"sex": empty})
+        ],
+    }
+    if empty is not None:
+        calls["sample_weight"] = [
+            lambda: metrics.group_rates(y, y, sensitive_features=g, sample_weight=empty)
+        ]
+    for name, several in calls.items():
+        for call in several:
+            with pytest.raises(DataError, match=f"^{name} must be an array with one value per row"):
+                call()
+
+
+def test_an_outcome_of_text_is_to_be_recoded():
+    values, g = ["alive", "dead", "dead", "alive"], list("aabb")
+    recode = r"'y_true' must be 0/1 .*Give 1 for the event, as in \({} == 'dead'\).astype\(int\)\.$"
+    with pytest.raises(DataError, match=recode.format(r"np.asarray\(y_true\)")):
+        metrics.group_rates(values, [0, 1, 1, 0], sensitive_features=g)
+    for array in (np.array(values), pd.Series(values)):
+        with pytest.raises(DataError, match=recode.format("y_true")):
+            metrics.auc(array, [0.1, 0.2, 0.3, 0.4])
+    with pytest.raises(DataError, match="makes 0 of the 1 missing values"):
+        metrics.group_rates([*values[:3], None], [0, 1, 1, 0], sensitive_features=g)
 
 
 def test_the_callers_arrays_are_not_changed():

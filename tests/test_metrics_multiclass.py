@@ -396,6 +396,6 @@ def test_entropy_options():
         metrics.generalized_entropy(**one, part="between")
     with pytest.raises(ValueError, match="part must be one of"):
         metrics.generalized_entropy(**one, part="among")
-    for alpha in (0, -1, math.inf, True):
+    for alpha in (0, -1, math.inf, True, None, "2"):
         with pytest.raises(ValueError, match="alpha must be a number above 0"):
             metrics.generalized_entropy(**one, alpha=alpha)

@@ -274,3 +274,15 @@ def test_arrays_are_in_the_order_of_the_first_series():
         sensitive_features=shuffled["g"],
     )
     pd.testing.assert_frame_equal(by_group, again)
+
+
+def test_metrics_of_all_rows_need_no_second_outcome():
+    y, score = [0, 0, 0], [0.1, 0.2, 0.4]
+    assert brier(y, score) == pytest.approx((0.01 + 0.04 + 0.16) / 3)
+    assert log_loss(y, score) == pytest.approx(-np.log([0.9, 0.8, 0.6]).mean())
+    assert ece(y, score, bins=1) == pytest.approx(0.7 / 3)
+    found = net_benefit(y, score, thresholds=[0.2]).iloc[0]
+    assert found["net_benefit"] == pytest.approx(-0.25 * 2 / 3)
+    assert np.isnan(found["standardized"])
+    with pytest.raises(DataError):
+        auc(y, score)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+import warnings
 
 import matplotlib as mpl
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 import cfair
 from cfair.cohort import Roles, build_cohort
@@ -110,15 +112,16 @@ METRICS = {
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_influence_values_are_derivatives_in_the_weights(name):
+def test_influence_values_are_derivatives_in_the_weights(name, monkeypatch):
+    def no_factor(rows, k, *_, **__):
+        return np.ones(rows.sizes[k])
+
+    monkeypatch.setattr(scores.ScoredRows, "small_sample", no_factor)
     rng = np.random.default_rng(3)
     y = np.tile([0, 1, 1, 0, 0, 1], 4).astype(float)
     p = rng.uniform(0.1, 0.9, 24).round(1)
     code = np.repeat([0, 1], 12)
-    # a cluster of its own for each row switches off the factors for small samples
-    rows = scores.ScoredRows(
-        y, p, rng.uniform(0.5, 2, 24), (code,), (2,), cluster=np.arange(24), n_clusters=24
-    )
+    rows = scores.ScoredRows(y, p, rng.uniform(0.5, 2, 24), (code,), (2,))
     metric = METRICS[name]
     psi = metric(rows, 0)[1]
     for t in (0, 1):
@@ -144,7 +147,7 @@ def test_slope_and_intercept_have_the_hc1_variance_of_statsmodels():
 
 @quick
 @given(seeds)
-def test_clusters_of_one_row_change_no_estimate_and_nearly_no_variance(seed):
+def test_clusters_of_one_row_change_no_estimate_and_no_variance(seed):
     data = table(seed, n=200)
     data["id"] = np.arange(200)
     plain = audit(data).performance()
@@ -153,8 +156,75 @@ def test_clusters_of_one_row_change_no_estimate_and_nearly_no_variance(seed):
         np.testing.assert_allclose(
             values(single, metric).estimate, values(plain, metric).estimate, atol=1e-12
         )
-    a, b = values(plain, "brier").se, values(single, "brier").se
-    np.testing.assert_allclose(a, b, rtol=0.03)
+    for metric in ("auc", "brier", "log_loss", "oe_ratio", "calibration_slope"):
+        a, b = values(plain, metric).se, values(single, metric).se
+        np.testing.assert_allclose(a, b, rtol=1e-9)
+
+
+SCORED = ("auc", "brier", "log_loss", "mean_score", "mean_score_events", "oe_ratio")
+SCORED += ("calibration_in_the_large", "calibration_intercept", "calibration_slope")
+
+
+@quick
+@given(seeds, st.integers(3, 12))
+def test_clusters_of_one_row_in_a_group_never_narrow_its_intervals(seed, n):
+    # other groups have many clusters: they must not stand in for those that this one lacks
+    rng = np.random.default_rng(seed)
+    big = pd.DataFrame({"g": "big", "site": np.arange(300) % 25, "risk": rng.uniform(0.05, 1, 300)})
+    tiny = pd.DataFrame({"g": "tiny", "site": np.arange(n), "risk": rng.uniform(0.05, 0.95, n)})
+    data = pd.concat([big, tiny], ignore_index=True)
+    data["risk"] = data["risk"].clip(0.01, 0.99)
+    data["y"] = rng.integers(0, 2, len(data))
+    plain, clustered = audit(data, ["g"]), audit(data, ["g"], cluster="site")
+    plain, clustered = plain.performance(), clustered.performance()
+    for metric in SCORED:
+        (a, b), (c, d) = plain.limits(metric), clustered.limits(metric)
+        if np.isnan(a[1]):
+            continue
+        assert c[1] <= a[1] + 1e-9, metric
+        assert d[1] >= b[1] - 1e-9, metric
+
+
+def test_the_tiny_group_of_many_sites_has_the_width_of_its_own_clusters():
+    rng = np.random.default_rng(0)
+    big = pd.DataFrame(
+        {"g": "big", "site": np.arange(500) % 25, "risk": rng.uniform(0.05, 0.95, 500)}
+    ).assign(y=lambda d: rng.integers(0, 2, len(d)))
+    tiny = pd.DataFrame({"g": "tiny", "risk": [0.12, 0.14, 0.15, 0.13], "y": [1, 1, 1, 0]})
+    data = pd.concat([big, tiny.assign(site=range(4))], ignore_index=True)
+    result = audit(data, ["g"], cluster="site").performance()
+    rates = result.rates.set_index(["metric", "group"])
+    shown = rates.loc[("oe_ratio", "tiny"), ["ci_low", "ci_high"]]
+    assert shown.tolist() == pytest.approx([1.98, 15.6], rel=2e-3)
+    one = pd.concat([big, tiny.assign(site=3)], ignore_index=True)
+    rates = audit(one, ["g"], cluster="site").performance().rates.set_index(["metric", "group"])
+    alone = "one cluster: nothing to base a standard error on"
+    assert rates.loc[("oe_ratio", "tiny"), "note"] == alone
+    assert np.isnan(rates.loc[("oe_ratio", "tiny"), "ci_low"])
+    low, high = rates.loc[("brier", "tiny"), ["ci_low", "ci_high"]]
+    assert high - low > 0.9
+    assert rates.loc[("auc", "tiny"), "note"].startswith("one event or non-event")
+
+
+def test_auc_of_clusters_has_obuchowskis_variance():
+    data = table(8, n=400, clusters=30)
+    result = audit(data, ["sex"], cluster="site").performance()
+    part = data[data["sex"] == "F"]
+    y, s = part["y"].to_numpy(), part["risk"].to_numpy()
+    a, b = s[y == 1][:, None], s[y == 0][None, :]
+    psi = (a > b) + 0.5 * (a == b)
+    theta = psi.mean()
+    sites = [part["site"].to_numpy()[y == k] for k in (1, 0)]
+    sums = [
+        pd.Series(v - theta).groupby(at).sum().reindex(range(30), fill_value=0.0)
+        for v, at in zip((psi.mean(1), psi.mean(0)), sites, strict=True)
+    ]
+    parts = []
+    for total, at in zip(sums, sites, strict=True):
+        m = len(np.unique(at))
+        parts.append(np.sqrt(m / (m - 1)) * total / len(at))
+    variance = ((parts[0] + parts[1]) ** 2).sum()
+    assert values(result, "auc").se[0] == pytest.approx(np.sqrt(variance), rel=1e-9)
 
 
 def test_doubled_rows_in_clusters_have_the_variance_of_the_single_rows():
@@ -251,12 +321,15 @@ def test_real_scales_are_compared_without_limits_of_rates():
     d = e.estimate[:3, None] - e.estimate[None, :3]
     summary = e.aggregates(0.95)
     assert summary.estimate[1] == pytest.approx(np.abs(d).max(), rel=1e-12)
-    V = e.covariance[:3, :3]
+    # tests know no degrees of freedom: variances are widened as Student's quantile is
+    wider = stats.t.ppf(0.975, e.df[:3]) / stats.norm.ppf(0.975)
+    V = e.covariance[:3, :3] * np.outer(wider, wider)
     L = np.array([[1, -1, 0], [1, 0, -1]])
     wald = (L @ e.estimate[:3]) @ np.linalg.solve(L @ V @ L.T, L @ e.estimate[:3])
     assert e.equality.wald == pytest.approx(wald, rel=1e-9)
     o = values(result, "oe_ratio")
-    log_v = o.covariance[:3, :3] / np.outer(o.estimate[:3], o.estimate[:3])
+    wider = stats.t.ppf(0.975, o.df[:3]) / stats.norm.ppf(0.975) / o.estimate[:3]
+    log_v = o.covariance[:3, :3] * np.outer(wider, wider)
     x = L @ np.log(o.estimate[:3])
     assert o.equality.wald == pytest.approx(x @ np.linalg.solve(L @ log_v @ L.T, x), rel=1e-9)
     simultaneous = result.contrasts(metrics="calibration_slope", adjust="max-t")
@@ -451,10 +524,8 @@ def test_net_benefit_has_the_same_variance_from_cells_and_from_rows():
     for more in ({}, {"weights": "w"}):
         plain = audit(data, **more).performance().net_benefit(cuts)
         single = audit(data, cluster="id", **more).performance().net_benefit(cuts)
-        n = plain["n"]
-        factor = np.sqrt((n / (n - 1)) / (250 / 249))
         np.testing.assert_allclose(plain["net_benefit"], single["net_benefit"], atol=1e-14)
-        np.testing.assert_allclose(plain["se"], single["se"] * factor, rtol=1e-9)
+        np.testing.assert_allclose(plain["se"], single["se"], rtol=1e-9)
     at = (data["sex"] == "F") & (data["race"] == "r0")
     y, s = data["y"][at], data["risk"][at] >= 0.35
     gained = s * (y - 0.35 / 0.65 * (1 - y))
@@ -518,7 +589,8 @@ def test_plots_have_a_panel_per_group_or_one_axes(levels):
         figure.draw_without_rendering()
         ax = plt.figure().add_subplot()
         assert plot(ax=ax) is ax
-        assert len(ax.get_legend().get_texts()) == (K if K <= 4 else 3)
+        constant = 2 * (plot == result.plot_net_benefit)  # calling everybody, and nobody
+        assert len(ax.get_legend().get_texts()) == (K if K <= 4 else 3) + constant
     ax = result.plot_rates("oe_ratio")
     assert len(ax.get_yticklabels()) == K
     with pytest.raises(ValueError, match="one metric"):
@@ -526,11 +598,96 @@ def test_plots_have_a_panel_per_group_or_one_axes(levels):
     plt.close("all")
 
 
+def test_small_groups_neither_are_the_background_nor_set_the_limits(odd):
+    from matplotlib import pyplot as plt
+
+    figure = odd.plot_roc()
+    grey = [line for line in figure.axes[1].lines if line.get_linewidth() == 0.7]
+    about = odd.rates.query("metric == 'auc'").set_index("group")
+    rarer = np.minimum(about["events"], about["n"] - about["events"])
+    assert len(grey) == (rarer >= 10).sum() < len(rarer)
+    words = [t.get_text() for t in figure.legends[0].get_texts()]
+    assert "the other groups with 10 or more events and non-events" in words
+    figure = odd.plot_net_benefit()
+    words = [t.get_text() for t in figure.legends[0].get_texts()]
+    assert "(axes fit groups with 10 or more events and non-events)" in words
+    frame = odd.net_benefit(np.arange(1, 50) / 100)
+    kept = frame[frame["group"].isin(rarer.index[rarer >= 10])]
+    assert figure.axes[0].get_ylim()[1] <= 1.06 * max(kept["ci_high"].max(), 0.01)
+    plt.close("all")
+
+
+def test_a_reason_is_put_where_it_covers_no_point():
+    from matplotlib import pyplot as plt
+
+    from cfair.plotting.curves import _say_why
+
+    ax = plt.figure().add_subplot()
+    _say_why(ax, "no finite slope", spans=(np.array([0.5, 0.0]), np.array([1.0, 0.1])))
+    (said,) = ax.texts
+    assert said.xy[1] == 0.3  # between them
+    assert said.get_zorder() < 4  # behind the points
+    plt.close("all")
+
+
+def test_sections_of_a_forest_are_divided():
+    from matplotlib import pyplot as plt
+
+    result = audit(table(22, n=500), ["sex", "race"]).performance()
+    ax = result.plot_rates("brier", marginals="both")
+    lines = [line.get_ydata()[0] for line in ax.lines if line.get_color() == "0.6"]
+    assert lines == [len(result.cohort.groups.margins) - 0.5]
+    plt.close("all")
+
+
+def test_the_heat_map_scales_each_metric_by_itself():
+    from matplotlib import pyplot as plt
+
+    result = audit(table(22, n=500), ["sex", "race"]).performance()
+    ax = result.plot_heatmap(["auc", "oe_ratio", "mean_score_non_events"])
+    shade = np.abs(np.asarray(ax.images[0].get_array()))
+    np.testing.assert_allclose(shade.max(axis=0), 1.0)
+    assert "each up to the largest difference of its metric" in ax.get_xlabel()
+    assert "95% interval excludes it" in ax.get_xlabel()
+    names = [t.get_text().splitlines() for t in ax.get_xticklabels()]
+    assert names[2][:3] == ["mean score", "of", "non-events"]
+    plt.close("all")
+
+
+def test_a_score_of_one_or_two_values_is_noted():
+    data = table(26)
+    said = "score has 2 values: is it a call?"
+    for values_of, expected in ((0.5, "score has 1 value"), ((0.0, 1.0), said)):
+        part = data.assign(risk=np.resize(values_of, len(data)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CfairWarning)  # all on one side of the cutoff
+            notes = audit(part, ["sex"]).performance().notes
+        assert any(note.startswith(expected) for note in notes)
+    assert not any(note.startswith("score has") for note in audit(data).performance().notes)
+    with pytest.warns(CfairWarning, match="y_score: score has 2 values: is it a call"):
+        cfair.metrics.auc([0, 1, 0, 1], [0, 1, 1, 1])
+
+
+def test_the_worst_group_carries_its_note():
+    data = pd.concat([table(27), table(28, n=7).assign(sex="X", y=1, risk=0.05)])
+    worst = audit(data, ["sex"]).performance().worst("brier").iloc[0]
+    assert worst["group"] == "X"
+    assert worst["note"] == "7 rows: read with care"
+
+
+def test_a_score_called_score_is_named_once():
+    data = table(29).rename(columns={"risk": "score"})
+    result = cfair.Audit(data, outcome="y", score="score", cutoff=0.5, groups="sex").performance()
+    assert str(result).startswith("Quality of the score by group")
+    assert result.about == "Score for y"
+
+
 def test_plots_say_why_a_group_has_no_curve(odd):
     from matplotlib import pyplot as plt
 
     axes = odd.plot_roc().axes
     assert "no events" in [t.get_text() for t in axes[1].texts]
+    assert "1 event\n" in " ".join(t.get_text() for a in axes for t in a.texts)
     odd.plot_calibration()
     odd.plot_net_benefit(standardized=True)
     plt.close("all")
@@ -558,8 +715,6 @@ def test_many_rows_take_seconds():
 
 
 def test_nothing_is_said_twice_and_no_warning_is_given():
-    import warnings
-
     with warnings.catch_warnings():
         warnings.simplefilter("error", CfairWarning)
         audit(table(23)).performance()

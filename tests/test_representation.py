@@ -280,6 +280,52 @@ def test_mosaic_writes_what_fits_and_lists_the_rest():
     matplotlib.pyplot.close("all")
 
 
+def test_mosaic_tells_small_cells_from_those_without_room():
+    rows = [("a", "x")] * 20_000 + [("b", "x")] * 120 + [("b", "y")] * 3
+    ax = of(pd.DataFrame(rows, columns=["sex", "race"])).plot()
+    beside = next(text for text in texts(ax) if text.startswith("small cells"))
+    small, _, apart = beside.partition("\n\n")
+    assert small.splitlines() == ["small cells", "a & y: absent", "b & y: 3"]
+    assert apart.splitlines() == ["not labelled", "b & x: 120"]
+    matplotlib.pyplot.close("all")
+
+
+def test_mosaic_cuts_no_label_that_fits():
+    rows = [(s, r) for s in "ab" for r in ("private", "public") for _ in range(300)]
+    ax = of(pd.DataFrame(rows, columns=["sex", "race"])).plot()
+    assert any(text.split()[:1] == ["private"] for text in texts(ax))
+    assert not any("…" in text for text in texts(ax))
+    from cfair.plotting.mosaic import _fit, _length
+
+    room = _length("private", 9.0)
+    assert _fit("private", room, 9.0) == "private"
+    assert _fit("private", room - 1, 9.0) == "pri…te"
+    matplotlib.pyplot.close("all")
+
+
+@pytest.mark.parametrize("way", ["audit", "table"])
+def test_missing_values_that_are_a_level_count_as_missing(way):
+    frame = pd.DataFrame(
+        {
+            "sex": ["F", "M", None, "F"] * 30,
+            "race": ["x", "y"] * 60,
+            "risk": np.linspace(0.1, 0.9, 120),
+            "y": [0, 1] * 60,
+        }
+    )
+    if way == "audit":
+        result = cfair.Audit(
+            frame, outcome="y", score="risk", cutoff=0.5, groups=["sex", "race"], missing="level"
+        ).representation()
+    else:
+        result = cfair.representation_of(frame, ["sex", "race"], missing="level")
+    row = result.attributes.set_index("attribute").loc["sex"]
+    assert row[["n", "missing", "n_levels"]].tolist() == [90, 30, 3]
+    assert row["much_missing"]
+    assert "30 (25.0%)" in str(result)
+    assert "<5%: share of a level of a single attribute" in " ".join(str(result).split())
+
+
 @pytest.mark.parametrize("shape", [(1,), (7,), (6, 5), (2, 3, 4), (2, 15)])
 def test_mosaic_of_any_shape(shape):
     rng = np.random.default_rng(1)

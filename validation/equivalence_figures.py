@@ -267,8 +267,7 @@ def markdown(power: pd.DataFrame, size: pd.DataFrame, draws: int, seed: int) -> 
         "agree with the formula within three standard errors of the simulation. The farthest is "
         f"{worst['metric']}, {worst['case']}, by {abs(worst['wald'] - worst['formula']):.3f} "
         f"(least cell {worst['least_cell']:.0f}): a first-order formula with cells of a few dozen.",
-        f"Fewer: the power of the Wald test is off by up to {few['off'].max():.2f}, and where the "
-        "formula says more, that is confidence from cells that are empty by chance.",
+        f"Fewer: the power of the Wald test is up to {few['off'].max():.2f} off its formula.",
         f"Expected cells of {RULE_OF_FIVE} or more: at most {wald:.3f} by Wald and {score:.3f} by "
         "the score test. The log ratio is skewed, so that Wald's test is liberal at one end of the "
         "margin and conservative at the other, also where the rule of five holds.",

@@ -23,7 +23,7 @@ SECTIONS = {
     "live original: plain R": ("live_original/*.py",),
     "live original: R package": (),  # the same file, where the package itself is asked
     "published": ("test_published.py", "test_published_equivalence.py"),
-    "statistical": ("test_statistical.py", "test_group_intervention.py"),
+    "statistical": ("test_statistical.py", "test_group_intervention.py", "test_equivalence.py"),
     "gaps": ("test_observed_gaps.py",),
     "speed": ("test_speed.py",),
 }  # fmt: skip

@@ -200,7 +200,7 @@ def _take_two(train: Table, test: Table, roles: Roles) -> Split:
         role_names=tuple(declared[0].role_names),
         read=f"train {_rows_read(cohorts[0])}; test {_rows_read(cohorts[1])}",
         how="two tables, as given",
-        notes=_in_both(*declared),
+        notes=_in_both(declared, parts),
     )
 
 
@@ -251,8 +251,9 @@ def _require_both_outcomes(where: str, part: Part) -> None:
     )
 
 
-def _in_both(train: Declared, test: Declared) -> tuple[str, ...]:
-    """Warn of patients or clusters that are in both tables, as far as their labels tell."""
+def _in_both(declared: list[Declared], parts: list[Part]) -> tuple[str, ...]:
+    """Warn of patients or clusters that are in both tables, as far as labels or values tell."""
+    train, test = declared
     found = []
     plain = [t.table.index.equals(pd.RangeIndex(t.table.n_rows)) for t in (train, test)]
     shared = train.table.index.intersection(test.table.index)
@@ -261,6 +262,8 @@ def _in_both(train: Declared, test: Declared) -> tuple[str, ...]:
             f"{len(shared):,} labels of the index are in both tables, such as {shared[0]!r}: rows "
             "of patients that were trained on are not held out."
         )
+    else:
+        found += _equal_rows(*parts)
     if train.cluster is not None and test.cluster is not None:
         both = set(train.cluster.levels) & set(test.cluster.levels)
         if both:
@@ -271,6 +274,44 @@ def _in_both(train: Declared, test: Declared) -> tuple[str, ...]:
     for text in found:
         warn(text, ModelWarning)
     return tuple(found)
+
+
+def _equal_rows(train: Part, test: Part) -> list[str]:
+    """Say that many held-out rows are training rows, by the values of all common columns.
+
+    Rows of a few categories are equal by chance: held-out rows that are no training rows meet one
+    as often as a training row meets another one. More than that is said, from 5% of the rows on.
+    """
+    names = [n for n in train.table.names if n in test.table.names]
+    seen, held = (_row_hashes(part, names) for part in (train, test))
+    n = len(held)
+    equal = int(np.isin(held, seen).sum())
+    _, where, times = np.unique(seen, return_inverse=True, return_counts=True)
+    by_chance = float((times[where] > 1).mean())
+    excess = equal - n * by_chance
+    noise = 4 * np.sqrt(n * by_chance * (1 - by_chance))
+    same_table = n == len(seen) and np.array_equal(np.sort(held), np.sort(seen))
+    if not same_table and excess <= max(0.05 * n, noise):
+        return []
+    return [
+        f"{equal:,} of {n:,} rows of test have the same values as a row of train in all "
+        f"{plural(len(names), 'column')} of both: rows of patients that were trained on are not "
+        "held out."
+    ]
+
+
+def _row_hashes(part: Part, names: list[Any]) -> NDArray[np.uint64]:
+    """A hash of each row that does not depend on the index or the type of numbers."""
+    table = part.table.take(part.rows)
+    columns = {}
+    for k, name in enumerate(names):
+        series = table.column(name)
+        if pd.api.types.is_numeric_dtype(series.dtype) and series.dtype.kind != "c":
+            columns[k] = series.to_numpy(dtype=np.float64, na_value=np.nan)
+        else:
+            columns[k] = series.astype("str").to_numpy(dtype=object, na_value="")
+    hashes: pd.Series = pd.util.hash_pandas_object(pd.DataFrame(columns), index=False)
+    return hashes.to_numpy(dtype=np.uint64)
 
 
 def check_test_size(size: Any) -> float | int:
@@ -320,6 +361,12 @@ def split_rows(cohort: Cohort, test_size: float | int, seed: int) -> tuple[Rows,
         raise DataError(
             f"test_size={test_size!r} holds out {n_test:,} of {n:,} {unit}, so that none is left "
             "to train on. Give a smaller test_size."
+        )
+    if clustered and n_test < 2:
+        more = "Give a larger test_size" if n > 2 else "Give train= and test= with more clusters"
+        raise DataError(
+            f"test_size={test_size!r} holds out 1 of {n:,} {unit}, and a variance needs two held-"
+            f"out clusters or more. {more}, or leave cluster= out."
         )
     sizes = {"n_splits": 1, "test_size": n_test, "train_size": n - n_test, "random_state": seed}
     rows = np.zeros(cohort.n_used)

@@ -46,6 +46,7 @@ from cfair.inference.score_estimates import BinnedError, ScoreEstimates
 from cfair.options import check_level, check_option
 from cfair.results.performance import MEASURES, PerformanceResult
 from cfair.results.rates import MetricRows
+from cfair.results.report import plural
 
 Array = NDArray[np.float64]
 
@@ -330,7 +331,7 @@ def _class_note(metric: str, value: float, rarer: float, rarer_units: float, uni
         alone = "one event or non-event" if rarer < 2 else "events or non-events in one cluster"
         return f"{alone}: no variance; Agresti-Coull standard error"
     if metric != "auc" and units < 2 + (metric != "calibration_in_the_large"):
-        return f"{units:.0f} cluster{'s' * (units > 1)}: nothing to base a standard error on"
+        return f"{plural(int(units), 'cluster')}: nothing to base a standard error on"
     few = f"{rarer:.0f} in the rarer class: read with care" if rarer < FEW else ""
     if metric == "auc" and value in (0.0, 1.0):
         edge = f"exactly {value:.0f}: Agresti-Coull standard error on the rarer class"

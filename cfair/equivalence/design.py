@@ -284,9 +284,7 @@ def check_shares(value: Any, name: str) -> Array:
         hint = " Percent? Divide by 100." if percent else ""
         if at_edge:
             hint = " At 0 and 1 there is no variance to plan with: give 0.999, say."
-        raise ValueError(
-            f"{name} must lie between 0 and 1, not {_shown(wrong, array)}.{hint}"
-        )
+        raise ValueError(f"{name} must lie between 0 and 1, not {_shown(wrong, array)}.{hint}")
     return array
 
 

@@ -64,8 +64,8 @@ order of groups        labels as text, in R's   numbers as numbers, the   10 bef
 labels alike when      figures with the same    " & " between levels      a rate of 1.73 instead of
 pasted, or sorted      name; refused where R                              .567 where labels sort
 otherwise              stops or is wrong                                  otherwise
-one attribute          A2 must be 1, or it is   any constant, or no A2    all rates undefined
-..                     refused
+one attribute          A2 must be 1, or it is   any constant, or no A2,   all rates undefined
+..                     refused                  alike in external data
 groups without rows,   undefined; of small      undefined; of small       R stops
 of one row             groups refused           groups, one row refused
 A1 constant, A2 of two refused for small groups estimated                 cFNR .557, not .523
@@ -76,11 +76,11 @@ scores beyond 0 and 1  cut at the cutoff, with  refused
 ====================== ======================== ========================= =========================
 
 The same in both, other than in R: an attribute that holds numbers is a factor in a formula, where
-R's ``glm`` takes the numbers (a fitted result is used as it was fitted). Models are fitted to the
-maximum of the likelihood, which R's ``multinom`` misses by up to 2e-5 in a rate (1e-4 in a
-replicate). Networks are those of scikit-learn. A replicate that would stop R, such as one without a
-group, is undefined and counted; a constant covariate of membership, at which R stops, is left out
-with a note. Intervals take at least 40 replicates, not all equal. There is a seed.
+R's ``glm`` takes the numbers (a fitted result predicts on the columns as they came). Models are
+fitted to the maximum of the likelihood, which R's ``multinom`` misses by up to 2e-5 in a rate (1e-4
+in a replicate). Networks are those of scikit-learn. A replicate that would stop R, such as one
+without a group, is undefined and counted; a constant covariate of membership, at which R stops, is
+left out with a note. Intervals take at least 40 replicates, not all equal. There is a seed.
 
 Folds are drawn, and rates of small groups and alpha depend on the draw. On the recorded data, whose
 smallest group has 50 rows, 30 draws move rates by the standard deviations above, and alpha between

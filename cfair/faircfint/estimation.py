@@ -65,7 +65,8 @@ def analysis_estimation(
         external data.
     pi_model : formula, fitted statsmodels result, or array, optional
         Model of D, or its probabilities, one per row. By default main effects of `pi_xvars`. A
-        formula has D on its left side, or nothing.
+        formula has D on its left side, or nothing. A result fitted to A1 or A2 as numbers predicts
+        on these; its probabilities then count as known.
     pi_model_type : {"glm", "rf"}, default "glm"
         A random forest only with ``compat=False``.
     pi_model_seed : int, optional
@@ -95,7 +96,8 @@ def analysis_estimation(
     pa_xvars_int : sequence of str, optional
         Its covariates.
     data_external : data frame, optional
-        Columns A1, A2 and `pa_xvars_ext`, for ``estimator_type="small_borrow"``. Its numeric
+        Columns A1, A2 (as in `data`) and `pa_xvars_ext`, for ``estimator_type="small_borrow"``.
+        Rows with a missing value are dropped, with ``compat=True`` in any column. Its numeric
         covariates are standardised in fitting. With ``compat=True`` those of `data` are not, as in
         R: give both tables standardised by the mean and standard deviation of this one.
     fit_method_ext : {"multinomial", "neural_net"}, default "multinomial"
@@ -116,11 +118,13 @@ def analysis_estimation(
         and only those used do.
     resamples : sequence of arrays of int, optional
         Rows of each bootstrap replicate.
-    folds : (n,) array, optional
-        Fold of each row used. By default they are drawn, and rates of small groups depend on the
-        draw: see `seed`, and `cfair.faircfint` for how much.
+    folds : (n,) array or column, optional
+        Fold of each row of `data`, those that are dropped included; a Series is matched by its
+        index. By default they are drawn, and rates of small groups depend on the draw: see `seed`,
+        and `cfair.faircfint` for how much.
     null_folds, boot_folds : sequence of arrays, optional
-        Folds in each replicate: of all rows, and in the order of `resamples`. ``compat=True`` only.
+        Folds in each replicate: of all rows used, and in the order of `resamples`. ``compat=True``
+        only.
     n_jobs : int or None, default 1
         Workers for the replicates, as in joblib.
     progress : bool, default False
@@ -162,6 +166,8 @@ def analysis_estimation(
     for name, value in switches.items():
         if not isinstance(value, (bool, np.bool_)):
             raise ValueError(f"{name} must be True or False, not {value!r}.")
+    permutations = _rows_of(permutations, "permutations")
+    resamples = _rows_of(resamples, "resamples")
     settings = Settings(
         cutoff=cutoff,
         estimator_type=estimator_type,
@@ -185,15 +191,13 @@ def analysis_estimation(
         permutations=permutations,
         resamples=resamples,
         folds=folds,
-        null_folds=null_folds,
-        boot_folds=boot_folds,
+        null_folds=_rows_of(null_folds, "null_folds"),
+        boot_folds=_rows_of(boot_folds, "boot_folds"),
     )
     settings.check()
     external = None
     if estimator_type == "small_borrow":
-        external = _external(
-            data_external, fit_method_ext, pa_xvars_ext, pa_model_ext, settings.seed
-        )
+        external = _external(data_external, fit_method_ext, pa_xvars_ext, pa_model_ext, settings)
     if settings.compat:
         from cfair.faircfint.parity import estimate_as_r
 
@@ -213,12 +217,30 @@ def _count(value: Any, name: str, given: Any, asked: str) -> int:
     return found
 
 
+def _rows_of(given: Any, name: str) -> Any:
+    """What was given for each replicate, checked to be one sequence for each."""
+    if given is None:
+        return None
+    rows = np.asarray(given) if hasattr(given, "iloc") else given
+    try:
+        sizes = {len(row) for row in rows}
+        len(rows)  # which a generator has not
+    except TypeError:
+        raise DataError(
+            f"{name} must hold a sequence of whole numbers for each replicate, such as a list of "
+            f"arrays; {type(given).__name__} given here holds none."
+        ) from None
+    if name == "permutations" and len(sizes) > 1:
+        raise DataError(f"{name} must have as many numbers in each replicate, not {sorted(sizes)}.")
+    return rows
+
+
 def _external(
     data_external: Any,
     method: str,
     xvars: Sequence[str] | None,
     fitted: ExternalModel | None,
-    seed: int,
+    s: Settings,
 ) -> ExternalModel:
     """The external model that was given, or one fitted to the external data."""
     if isinstance(fitted, ExternalModel):
@@ -232,4 +254,4 @@ def _external(
             'estimator_type="small_borrow" needs data_external= with pa_xvars_ext=, or '
             "pa_model_ext= from get_pa_ext_small."
         )
-    return get_pa_ext_small(data_external, method, xvars, seed=seed)
+    return get_pa_ext_small(data_external, method, xvars, seed=s.seed, compat=s.compat)

@@ -15,14 +15,15 @@ from cfair.errors import DataError
 from cfair.faircfint.reading import (
     as_r_factor,
     complete_rows,
-    level_names,
     pasted,
+    r_texts,
     require_columns,
 )
 from cfair.faircfint.settings import METHODS, names_of, network, right_side
 from cfair.formula import Design, build_design, parse_formula
-from cfair.frame import show_some
+from cfair.frame import as_table, show_some
 from cfair.groups import Groups, make_groups
+from cfair.inference.resampling import seed_entropy
 from cfair.nuisance.learners import features
 from cfair.nuisance.membership_checks import membership_fit_notes
 from cfair.nuisance.multinomial import MultinomialFit, fit_multinomial
@@ -126,6 +127,12 @@ class ExternalModel:
         DataError
             If the groups do not agree.
         """
+        if self.groups.attributes != groups.attributes:
+            own_names, names = (" and ".join(g.attributes) for g in (self.groups, groups))
+            raise DataError(
+                f"the external data have the attribute columns {own_names}, the data {names}. Give "
+                "both tables the same."
+            )
         own, wanted = _filled(self.groups), _filled(groups)
         _require_the_same(own, wanted)
         frame = pd.DataFrame({name: formula_column(data[name]) for name in self.columns})
@@ -153,8 +160,13 @@ def _standardised(frame: pd.DataFrame, mean: pd.Series, sd: pd.Series) -> pd.Dat
 
 
 def _filled(groups: Groups) -> dict[tuple[str, ...], int]:
-    """Code of each group that has rows, by its labels."""
-    return {names: k for k, names in enumerate(level_names(groups)) if groups.sizes[k]}
+    """Code of each group that has rows, by its labels as R has them, whatever their type."""
+    texts = [r_texts(*at) for at in zip(groups.levels, groups.attributes, strict=True)]
+    return {
+        tuple(names[i] for names, i in zip(texts, at, strict=True)): k
+        for k, at in enumerate(groups.level_codes.T)
+        if groups.sizes[k]
+    }
 
 
 def _require_the_same(own: dict[tuple[str, ...], int], wanted: dict[tuple[str, ...], int]) -> None:
@@ -174,7 +186,8 @@ def get_pa_ext_small(
     fit_method_ext: str = "multinomial",
     pa_xvars_ext: Sequence[str] | None = None,
     *,
-    seed: int = 0,
+    seed: int | np.random.SeedSequence | np.random.Generator | None = 0,
+    compat: bool = True,
 ) -> ExternalModel:
     """Fit group membership on external data, to be given as ``pa_model_ext``.
 
@@ -184,14 +197,17 @@ def get_pa_ext_small(
     Parameters
     ----------
     data_external : data frame
-        Columns A1, A2 and the covariates. Rows with a missing value in any column are dropped, with
-        a warning.
+        Columns A1, A2 and the covariates; A1 alone for data without A2. Rows with a missing value
+        are dropped, with a warning.
     fit_method_ext : {"multinomial", "neural_net"}, default "multinomial"
         A network has 100 hidden units; it needs scikit-learn.
     pa_xvars_ext : sequence of str
-        Covariates.
-    seed : int, default 0
+        Covariates; not the attributes, the outcome Y or the treatment D.
+    seed : int, SeedSequence, Generator or None, default 0
         Of a network.
+    compat : bool, default True
+        Whether a missing value in any column counts, as in the R package, or only in A1, A2 and
+        `pa_xvars_ext`.
 
     Returns
     -------
@@ -200,9 +216,9 @@ def get_pa_ext_small(
     Raises
     ------
     DataError
-        If a column is lacking or constant, or no row is complete.
+        If a column is lacking, constant or no covariate of membership, or no row is complete.
     ValueError
-        If there is no such method.
+        If there is no such method, or for a seed that is none.
 
     Examples
     --------
@@ -215,11 +231,21 @@ def get_pa_ext_small(
     xvars = names_of(pa_xvars_ext)
     if not xvars:
         raise DataError("pa_xvars_ext must name the covariates of the external model.")
-    frame, _, _ = complete_rows(data_external, "data_external")
-    names = list(frame.columns)
-    wanted = {"the attributes": ("A1", "A2"), "pa_xvars_ext": xvars}
-    require_columns(names, wanted, "data_external")
-    groups = make_groups({name: as_r_factor(frame[name]) for name in ("A1", "A2")})
+    unfit = [name for name in xvars if name in ("A1", "A2", "Y", "D")]
+    if unfit:
+        raise DataError(
+            f"pa_xvars_ext has {show_some([repr(name) for name in unfit])}: group membership "
+            "cannot be explained by the attributes, nor by outcome and treatment, which come after "
+            "the covariates that describe a group. Take it out."
+        )
+    number = seed_entropy(seed)
+    table = as_table(data_external)
+    names = [str(name) for name in table.names]
+    require_columns(names, {"the attributes": ("A1",), "pa_xvars_ext": xvars}, "data_external")
+    attributes = [name for name in ("A1", "A2") if name in names]
+    in_use = None if compat else list(dict.fromkeys([*attributes, *xvars]))
+    frame, _, _ = complete_rows(table, "data_external", in_use)
+    groups = make_groups({name: as_r_factor(frame[name]) for name in attributes})
     formula = parse_formula(f"~ {right_side(xvars)}", names, what="external membership")
     columns = pd.DataFrame({name: formula_column(frame[name]) for name in xvars})
     columns = columns.reset_index(drop=True)
@@ -240,6 +266,6 @@ def get_pa_ext_small(
             [fit], design.names, pasted(groups), what="external membership model"
         )
     else:
-        fit = network(100, 1000, seed).fit(features(design)[0], groups.codes)
+        fit = network(100, 1000, number).fit(features(design)[0], groups.codes)
     design = replace(design, matrix=design.matrix[:0])  # the data are not kept
     return ExternalModel(fit_method_ext, groups, mean, sd, fit, tuple(notes), design)

@@ -153,9 +153,14 @@ def _size(sampsize: Any, m_factor: Any) -> float:
     whole = isinstance(sampsize, (int, np.integer)) and not isinstance(sampsize, bool)
     if not whole or sampsize < 2:
         raise DataError(f"sampsize must be the number of rows, not {sampsize!r}.")
-    if not 0 < m_factor <= 1:
+    return float(sampsize) ** check_m_factor(m_factor)
+
+
+def check_m_factor(m_factor: Any) -> float:
+    """Check the user's exponent of the size of a replicate."""
+    if not is_number(m_factor) or not 0 < m_factor <= 1:
         raise DataError(f"m_factor must be above 0 and at most 1, not {m_factor!r}.")
-    return float(sampsize) ** float(m_factor)
+    return float(m_factor)
 
 
 def _on_the_scale(

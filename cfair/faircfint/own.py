@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cfair.audit import Audit
+from cfair.cohort import Cohort, declare, make_cohort
 from cfair.errors import CfairWarning, DataError, warn
 from cfair.faircfint.external import ExternalModel
-from cfair.faircfint.reading import COLUMNS, require_columns
+from cfair.faircfint.reading import COLUMNS, as_they_came, refuse_lone, require_columns
 from cfair.faircfint.results import (
     SMALL,
     AnalysisResult,
@@ -25,7 +27,10 @@ from cfair.faircfint.settings import Settings
 from cfair.frame import Table, as_table, show_some
 from cfair.groups import Groups, factor
 from cfair.inference.replicates import RateDraws
+from cfair.nuisance.fitted_result import check_modelled, predict
+from cfair.nuisance.request import read_model
 from cfair.results.small_subgroups import SmallSubgroupResult
+from cfair.roles import Roles
 
 Array = NDArray[np.float64]
 
@@ -40,15 +45,16 @@ def estimate_own(data: Any, s: Settings, external: ExternalModel | None) -> Anal
     require_columns(names, wanted, "data")
     for column in ("Y", "D"):
         _require_coded(table.column(column))
-    audit = Audit(
-        table,
-        outcome="Y",
-        treatment="D",
-        score="S_prob",
-        cutoff=s.cutoff,
-        groups=[column for column in ("A1", "A2") if column in names],
-        missing="drop",
-    )
+    roles: dict[str, Any] = {
+        "outcome": "Y",
+        "treatment": "D",
+        "score": "S_prob",
+        "cutoff": s.cutoff,
+        "groups": [column for column in ("A1", "A2") if column in names],
+        "missing": "drop",
+    }
+    audit = Audit(table, **roles)
+    s = _as_it_was_fitted(s, table, Roles(**roles))
     replicates: dict[str, Any] = {
         "n_boot": s.n_boot,
         "resamples": s.resamples,
@@ -64,9 +70,10 @@ def estimate_own(data: Any, s: Settings, external: ExternalModel | None) -> Anal
     rows["counterfactual"] = result
     cohort, notes, small, alpha = result.cohort, [*result.notes], None, None
     if s.small:
+        used = _rows_of_small_groups(table, s, result.cohort)
         given = None
         if external is not None:
-            given = _external_probabilities(table, external, result.cohort.groups)
+            given = _external_probabilities(table, external, result.cohort.groups, used)
         small = audit.small_subgroups(
             s.propensity,
             outcome_model=s.outcome,
@@ -98,10 +105,52 @@ def _require_coded(series: pd.Series) -> None:
         )
 
 
-def _external_probabilities(table: Table, external: ExternalModel, groups: Groups) -> Array:
+def _as_it_was_fitted(s: Settings, table: Table, roles: Roles) -> Settings:
+    """Settings with probabilities in place of a result fitted to attributes that came as numbers.
+
+    A formula takes these for factors, on which such a result cannot predict.
+    """
+    if not all(hasattr(s.pi_model, name) for name in ("predict", "model", "params")):
+        return s
+    declared = declare(table, roles)
+    request = read_model(s.pi_model, declared)
+    if request.formula is None or "Y" in request.columns:  # the second is refused
+        return s
+    cohort = make_cohort(declared, request.columns)
+    check_modelled(request, cohort)
+    try:
+        predict(request, cohort)
+    except DataError:
+        frame = as_they_came(table)
+        known = ~frame[list(request.columns)].isna().any(axis=1).to_numpy()
+        values = np.full(len(frame), np.nan)
+        values[known] = predict(request, cohort, frame[known])
+        return replace(s, pi_model=values)
+    return s
+
+
+def _rows_of_small_groups(table: Table, s: Settings, cohort: Cohort) -> NDArray[np.intp]:
+    """Rows used that have the covariates of the small groups' models, at least 2 of each group."""
+    frame = table.read(dict.fromkeys([*s.outcome_xvars, *s.pa_xvars_int])).iloc[cohort.rows]
+    keep = ~frame.isna().any(axis=1).to_numpy()
+    groups = cohort.groups
+    refuse_lone(groups.names, np.bincount(groups.codes[keep], minlength=groups.n_groups))
+    return cohort.rows[keep]
+
+
+def _external_probabilities(
+    table: Table, external: ExternalModel, groups: Groups, used: NDArray[np.intp]
+) -> Array:
     """Of all rows of the table; those that lack a covariate have none, and are refused if used."""
     frame = table.read(external.columns)
     known = ~frame.isna().any(axis=1).to_numpy()
+    lacking = int((~known[used]).sum())
+    if lacking:
+        raise DataError(
+            f"external probabilities are missing in {lacking} of {len(used)} rows used, which lack "
+            f"a value in {show_some([repr(c) for c in external.columns])}. Fill it in, or leave "
+            "these rows out."
+        )
     p = np.full((len(frame), groups.n_groups), np.nan)
     p[known] = external.probabilities(frame[known], groups, compat=False)
     return p

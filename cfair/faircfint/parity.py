@@ -23,7 +23,14 @@ from cfair.errors import CfairWarning, ConvergenceWarning, DataError, SmallGroup
 from cfair.estimators.confusion import confusion_counts
 from cfair.estimators.ipw import ipw_weights
 from cfair.faircfint.external import ExternalModel
-from cfair.faircfint.reading import Input, pasted, read_input, refuse_alike, refuse_labels
+from cfair.faircfint.reading import (
+    Input,
+    as_they_came,
+    pasted,
+    read_input,
+    refuse_alike,
+    refuse_labels,
+)
 from cfair.faircfint.results import (
     SMALL,
     AnalysisResult,
@@ -44,7 +51,9 @@ from cfair.inference.resampling import STREAM, Stream, run_streams, streams
 from cfair.inference.rows import Rows
 from cfair.inference.small_subgroup import ALPHA, SmallSubgroupModels
 from cfair.nuisance.crossfit import FoldsRequest, folds_given
+from cfair.nuisance.fitted_result import predict
 from cfair.nuisance.order import content_numbers
+from cfair.nuisance.request import ModelRequest
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
@@ -69,13 +78,13 @@ def estimate_as_r(data: Any, s: Settings, external: ExternalModel | None) -> Ana
         wanted["external covariates"] = external.columns
     table = read_input(data, s.cutoff, wanted)
     if s.pi_model is not None and np.ndim(s.pi_model) == 1 and not isinstance(s.pi_model, str):
-        of_table = table.table.align(s.pi_model, "pi_model")
-        s = replace(s, pi_model=of_table.iloc[table.rows])
-    elif hasattr(s.pi_model, "predict"):
-        # fitted to the attributes as they came, numbers perhaps; in the cohort they are labels
-        as_they_came = table.table.read(table.table.names).iloc[table.rows]
-        if any(as_they_came[a].dtype.kind in "iufb" for a in ("A1", "A2")):
-            s = replace(s, pi_model=np.asarray(s.pi_model.predict(as_they_came)))
+        of_rows = table.table.align(s.pi_model, "pi_model").iloc[table.rows]
+        if of_rows.isna().any():
+            raise DataError(
+                f"pi_model has no probability in {int(of_rows.isna().sum())} of {len(of_rows)} "
+                "rows used. Give one for each row, or leave these rows out."
+            )
+        s = replace(s, pi_model=of_rows)
     given = check_replicates(
         n_boot=s.n_boot,
         n_perm=s.n_null,
@@ -163,10 +172,11 @@ def _fit(table: Input, s: Settings, given: Replicates, external: ExternalModel |
         refuse_labels(cohort.groups)
     if s.n_boot and s.resamples is None:
         refuse_alike(cohort.groups, "so that the R package's bootstrap takes them for one")
+    read[0] = replace(read[0], propensity=_as_it_was_fitted(read[0].propensity, cohort, table))
     fitted = [fit_models(request, cohort, LIMITS, given) for request in read]
     if not s.small:
         return Fits(cohort, fitted[0], fitted[-1])
-    codes = _observed_folds(cohort, fitted[0].models.rows, s)
+    codes = _observed_folds(cohort, fitted[0].models.rows, s, table)
     p_external, said = None, ""
     if external is not None:
         p_external = external.probabilities(cohort.data, cohort.groups, compat=True)
@@ -174,7 +184,7 @@ def _fit(table: Input, s: Settings, given: Replicates, external: ExternalModel |
         if said:
             warn(f"{said}.", CfairWarning)
     small = []
-    for propensity in propensities:
+    for propensity, model in zip(propensities, read, strict=True):
         request = read_small_subgroups(
             declared,
             propensity,
@@ -185,13 +195,39 @@ def _fit(table: Input, s: Settings, given: Replicates, external: ExternalModel |
             scale_external="faircfint",
             renormalise=False,
         )
-        request = replace(request, folds=FoldsRequest(values=pd.Series(codes)))
+        assert model.propensity is not None
+        request = replace(
+            request, propensity=model.propensity, folds=FoldsRequest(values=pd.Series(codes))
+        )
         small.append(
             fit_small_subgroups(
                 request, cohort, declared, LIMITS, labels=given.permutes, seed=s.seed, exact=True
             )
         )
     return Fits(cohort, fitted[0], fitted[-1], small[0], small[-1].models, said)
+
+
+def _as_it_was_fitted(
+    request: ModelRequest | None, cohort: Cohort, table: Input
+) -> ModelRequest | None:
+    """A fitted result with its probabilities, where attributes came as anything but text.
+
+    It was fitted to them as they came, and in the cohort they are text. That it is a binary model
+    of D is checked where its probabilities are taken.
+    """
+    if request is None or request.result is None or request.formula is None:
+        return request
+    frame = as_they_came(table.table).iloc[table.rows[cohort.rows]]
+    same = all(
+        np.array_equal(frame[a].astype(object), cohort.data[a].astype(object))
+        for a in ("A1", "A2")
+        if a in request.columns
+    )
+    if same or cohort.outcome_name in request.columns:  # which is refused
+        return request
+    values = np.full(table.declared.n_rows, np.nan)
+    values[cohort.rows] = predict(request, cohort, frame)
+    return replace(request, formula=None, values=pd.Series(values, table.declared.table.index))
 
 
 def _estimates(fits: Fits) -> Rates:
@@ -352,9 +388,12 @@ def _folds_anew(
 # -- folds ----------------------------------------------------------------------------------------
 
 
-def _observed_folds(cohort: Cohort, rows: Rows, s: Settings) -> Codes:
+def _observed_folds(cohort: Cohort, rows: Rows, s: Settings, table: Input) -> Codes:
     if s.folds is not None:
-        return _given_codes(s.folds, cohort.n_used, "folds")
+        whole = table.table
+        column = isinstance(s.folds, str)
+        folds = whole.column(s.folds, "folds") if column else whole.align(s.folds, "folds")
+        return folds_given(folds.iloc[table.rows[cohort.rows]]).codes
     at = rows.canonical(content_numbers(cohort), by_group=True)
     return faircfint_folds(rows.group, s.nfolds, at, streams(s.seed, _FOLDS, 1)[0].generator())
 

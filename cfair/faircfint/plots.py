@@ -15,6 +15,7 @@ from cfair.errors import CfairWarning, DataError, warn
 from cfair.estimators.disparity import STATISTICS
 from cfair.faircfint.intervals import (
     check_alpha,
+    check_m_factor,
     ci_norm,
     ci_tint,
     ci_trunc,
@@ -110,7 +111,7 @@ def get_plots(
     alpha : float, default 0.05
         Intervals of level 1 - alpha.
     m_factor : float, optional
-        That of the bootstrap by default.
+        That of the bootstrap by default; with ``compat=False`` it has no use, which is warned of.
     delta : float, default 0.1
         Of the u-values. With ``compat=True`` the same for all summaries; otherwise the variance
         takes its square.
@@ -137,6 +138,14 @@ def get_plots(
         )
     level = 1 - check_alpha(alpha)
     check_deltas(delta)
+    if m_factor is not None:
+        check_m_factor(m_factor)
+        if not results.compat:
+            warn(
+                "m_factor has no use with compat=False, where replicates have as many rows as the "
+                "data.",
+                CfairWarning,
+            )
     names = _names(results, labels)
     used = results.cohort.n_used
     if sampsize is not None and sampsize != used:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -76,24 +77,43 @@ def require_columns(names: Sequence[str], wanted: Mapping[str, Sequence[str]], w
             )
 
 
-def complete_rows(data: Any, what: str) -> tuple[pd.DataFrame, Dropped, NDArray[np.intp]]:
-    """A table without the rows that lack a value in any column, and the places of the others."""
-    table = as_table(data)
+def as_they_came(table: Table) -> pd.DataFrame:
+    """All columns of a table, by their names as text."""
     frame = table.read(table.names)
     frame.columns = pd.Index([str(name) for name in frame.columns])
-    missing = frame.isna()
+    return frame
+
+
+def complete_rows(
+    data: Any, what: str, columns: Sequence[str] | None = None
+) -> tuple[pd.DataFrame, Dropped, NDArray[np.intp]]:
+    """A table without the rows that lack a value, and the places of the others.
+
+    In any column, as in R, or in these `columns`.
+    """
+    frame = as_they_came(as_table(data))
+    if not len(frame):
+        raise DataError(f"{what} has no rows.")
+    missing = (frame if columns is None else frame[list(columns)]).isna()
     keep = ~missing.any(axis=1).to_numpy()
     dropped = Dropped(int((~keep).sum()), {str(c): int(n) for c, n in missing.sum().items() if n})
     if dropped.n:
         shown = show_some([f"{name} ({n} rows)" for name, n in dropped.by_column.items()], 8)
         if not keep.any():
-            raise DataError(
-                f"{what}: every row lacks a value in some column ({shown}), and compat=True uses "
-                "complete rows only. Leave out columns that no model needs."
+            more = (
+                ", and compat=True uses complete rows only. Leave out columns that no model needs"
+                if columns is None
+                else ". Use other columns, or fill them in"
             )
+            raise DataError(f"{what}: every row lacks a value in some column ({shown}){more}.")
+        more = (
+            " compat=True drops them whether or not a model uses the column."
+            if columns is None
+            else ""
+        )
         warn(
             f"{what}: {dropped.n} of {len(frame)} rows dropped, since a value is missing in "
-            f"{shown}. compat=True drops them whether or not a model uses the column.",
+            f"{shown}.{more}",
             CfairWarning,
         )
     return frame[keep], dropped, np.flatnonzero(keep)
@@ -109,6 +129,7 @@ def _recoded(series: pd.Series) -> tuple[NDArray[np.integer], str | None]:
             f"and 1 for an event: (data[{name!r}] == event).astype(int)."
         )
     values = series.to_numpy()
+    _refuse_infinite(series)
     levels = np.unique(values)
     if len(levels) != 2:
         shown = show_some([f"{v:g}" for v in levels.astype(float)])
@@ -128,6 +149,15 @@ def _recoded(series: pd.Series) -> tuple[NDArray[np.integer], str | None]:
     note = f"{name}: {low:g} counts as 0 and {high:g} as 1, the smaller value as 0"
     warn(f"{note}. Recode it if that is the wrong way round.", CfairWarning)
     return coded, note
+
+
+def _refuse_infinite(series: pd.Series) -> None:
+    n = int(np.isinf(series.to_numpy()).sum()) if series.dtype.kind == "f" else 0
+    if n:
+        raise DataError(
+            f"column {str(series.name)!r} is infinite in {n} of {len(series)} rows. Correct these "
+            "values, or leave the rows out."
+        )
 
 
 def _with_call(frame: pd.DataFrame, cutoff: Any) -> Roles:
@@ -170,24 +200,51 @@ def as_r_factor(series: pd.Series) -> pd.Series:
     ['10', '100', '9']
     """
     found = factor(series)
-    logical = {True: "TRUE", False: "FALSE"}
-    texts = [
-        logical[level] if isinstance(level, bool) else shown
-        for level, shown in zip(found.levels, shown_levels(found.levels), strict=True)
-    ]
-    # 1 and "1" are shown as 1 and '1', but R has one text for them
-    several_types = len({type(level) for level in found.levels}) > 1
-    plain = {str(level) for level in found.levels} if several_types else texts
-    if min(len(set(texts)), len(plain)) < len(texts):
-        raise DataError(
-            f"column {series.name!r} holds values that are the same as text "
-            f"({show_some([repr(v) for v in found.levels])}), which the R package would merge. "
-            "Give them one type."
-        )
+    if not isinstance(series.dtype, pd.CategoricalDtype):
+        _refuse_infinite(series)
+    texts = r_texts(found.levels, str(series.name))
     order = sorted(range(len(texts)), key=lambda i: collation_key(texts[i]))
     rank = np.argsort(order)
     values = categorical_of_codes(rank[found.codes], [texts[i] for i in order])
     return pd.Series(values, index=series.index, name=series.name)
+
+
+def r_texts(levels: Sequence[Any], name: str) -> list[str]:
+    """Levels of an attribute as R's ``as.character`` has them.
+
+    Examples
+    --------
+    >>> r_texts([1.0, 2.5, 1e5, 0.1 + 0.2], "A2"), r_texts([False, True], "A1")
+    (['1', '2.5', '1e+05', '0.3'], ['FALSE', 'TRUE'])
+    """
+    logical = {True: "TRUE", False: "FALSE"}
+    texts = [
+        logical[level]
+        if isinstance(level, bool)
+        else _number_text(level)
+        if isinstance(level, float) and math.isfinite(level)
+        else shown
+        for level, shown in zip(levels, shown_levels(levels), strict=True)
+    ]
+    # 1 and "1" are shown as 1 and '1', but R has one text for them
+    several_types = len({type(level) for level in levels}) > 1
+    plain = {str(level) for level in levels} if several_types else texts
+    if min(len(set(texts)), len(plain)) < len(texts):
+        raise DataError(
+            f"column {name!r} holds values that are the same as text "
+            f"({show_some([repr(v) for v in levels])}), which the R package would merge. "
+            "Give them one type, and numbers no more than 15 digits."
+        )
+    return texts
+
+
+def _number_text(value: float) -> str:
+    """A double to 15 significant digits, in powers of ten where that is shorter."""
+    mantissa, _, power = f"{value:.14e}".partition("e")
+    mantissa, exponent = mantissa.rstrip("0").rstrip("."), int(power)
+    decimals = max(0, len(mantissa.lstrip("-").replace(".", "")) - 1 - exponent)
+    scientific, fixed = f"{mantissa}e{exponent:+03d}", f"{value:.{decimals}f}"
+    return fixed if len(fixed) <= len(scientific) else scientific
 
 
 def collation_key(text: str) -> tuple[Any, ...]:
@@ -267,8 +324,20 @@ def refuse_labels(groups: Groups) -> None:
             f"no row is in {show_some(empty)}, at which the R package's estimates of small groups "
             "stop. Merge levels, or use compat=False."
         )
+    refuse_lone(groups.names, groups.sizes)
     if groups.shape == (1, 2):
         raise DataError(
             "A1 has one level and A2 two. The R package gives both groups the same membership "
             'probability. Put the two levels into A1 and set A2 = "1", or use compat=False.'
+        )
+
+
+def refuse_lone(names: Sequence[str], sizes: NDArray[np.integer]) -> None:
+    """Refuse groups of one row, of which no other is left to learn membership from."""
+    lone = [f"{name!r} (1)" for name, n in zip(names, sizes, strict=True) if n == 1]
+    if lone:
+        raise DataError(
+            "estimates of small groups need 2 rows of each, one to be predicted and one to learn "
+            f"from, but {show_some(lone)} has fewer. Merge levels of A1 or A2, or leave these rows "
+            "out."
         )

@@ -169,7 +169,7 @@ class Settings:
         check_option("outcome_model_type", self.outcome_model_type, ("glm", "neural_net", "rf"))
         check_option("fit_method_int", self.fit_method_int, METHODS)
         check_option("borrow_metric", self.borrow_metric, ("brier", "auc"))
-        if not is_number(self.cutoff) or math.isnan(self.cutoff):
+        if not is_number(self.cutoff) or not math.isfinite(self.cutoff):
             raise DataError(
                 f"cutoff must be a number, such as 0.5, not {self.cutoff!r}: S = 1 if "
                 "S_prob >= cutoff."

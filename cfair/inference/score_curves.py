@@ -133,7 +133,8 @@ def recalibration_curves(
         x = np.linspace(logit(inside[0]), logit(inside[-1]), points)
         one = (za[members], zb[members])
         if rows.cluster is not None:
-            one = tuple(np.bincount(rows.cluster[members], z) for z in one)
+            at = rows.cluster[members]
+            one = (np.bincount(at, one[0]).astype(float), np.bincount(at, one[1]).astype(float))
         variance = one[0] @ one[0] + 2 * x * (one[0] @ one[1]) + x**2 * (one[1] @ one[1])
         # without any variance, as in two clusters, there is a curve and no band
         deviation = np.sqrt(variance) if variance.min() > 0 else np.nan

@@ -210,11 +210,12 @@ class ScoreEstimates(RateEstimates):
 
     @property
     def _widening(self) -> Array:
-        """Student's quantile over the normal one, for tests that know the normal only."""
-        if self.df is None or self.n_clusters is not None:
+        """Student's quantile over that of the tests: the normal one, or that of all clusters."""
+        if self.df is None:
             return np.ones(len(self.estimate))
         known = np.where(self.df >= 1, self.df, np.nan)
-        return np.where(np.isnan(known), 1.0, stdtrit(known, 0.975) / ndtri(0.975))
+        usual = ndtri(0.975) if self.n_clusters is None else stdtrit(self.n_clusters - 1, 0.975)
+        return np.where(np.isnan(known), 1.0, stdtrit(known, 0.975) / usual)
 
     @property
     def _groups_only(self) -> tuple[Array, Array, Array]:

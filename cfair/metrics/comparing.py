@@ -56,14 +56,14 @@ def labelled(
     labels = groups.label_frame()
     taken = {"group", *table}
     used = taken | set(labels)
-    names = []
-    for name in labels:
+    headers: list[str] = []
+    for name in map(str, labels):
         if name in taken:
             tries = (f"{name} (attribute{f' {k}' * (k > 1)})" for k in range(1, len(used) + 2))
             name = next(new for new in tries if new not in used)
             used.add(name)
-        names.append(name)
-    labels.columns = names
+        headers.append(name)
+    labels.columns = headers
     labels.insert(0, "group", list(groups.names))
     return pd.concat([labels, table], axis=1)
 

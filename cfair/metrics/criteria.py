@@ -28,7 +28,7 @@ from cfair.metrics.comparing import (
     warn_left_out,
     why_nan,
 )
-from cfair.metrics.reading import read_arrays, read_call
+from cfair.metrics.reading import check_array, read_arrays, read_call
 
 Array = NDArray[np.float64]
 
@@ -547,6 +547,8 @@ def class_balance_ratio(
 
 def _scored(arrays: tuple[Any, Any, Any, Any, str], both_outcomes: bool) -> Cohort:
     y_true, y_score, sensitive_features, sample_weight, missing = arrays
+    check_array(y_true, "y_true")
+    check_array(y_score, "y_score")
     return read_arrays(
         y_true,
         y_score=y_score,
@@ -558,8 +560,8 @@ def _scored(arrays: tuple[Any, Any, Any, Any, str], both_outcomes: bool) -> Coho
 
 
 def _balance(arrays: tuple[Any, Any, Any, Any, str], given: int, kind: str, to: Any) -> float:
-    whole = isinstance(given, (int, np.integer)) and not isinstance(given, bool)
-    if not whole or given not in (0, 1):
+    integer = isinstance(given, (int, np.integer)) and not isinstance(given, bool)
+    if not integer or given not in (0, 1):
         raise ValueError(f"given must be 1 (events) or 0 (non-events), not {given!r}.")
     cohort = _scored(arrays, both_outcomes=True)
     require_comparison(cohort.groups)

@@ -15,7 +15,7 @@ from cfair.estimators.confusion import ratio as divide
 from cfair.estimators.disparity import largest_gap
 from cfair.groups import Factor, Groups, factor
 from cfair.metrics.comparing import KINDS, WEIGHTLESS, labelled, show_left_out, spread
-from cfair.metrics.reading import complete_rows, read_features
+from cfair.metrics.reading import check_array, complete_rows, read_features
 from cfair.options import check_option
 
 Array = NDArray[np.float64]
@@ -58,6 +58,7 @@ def class_imbalance(
       mild  3   0.75    1.0
     severe  1   0.25    3.0
     """
+    check_array(y_true, "y_true")
     labels, columns = read_features({"y_true": y_true}, sample_weight=sample_weight)
     weights = _read_weights(columns)
     masks = {} if weights is None else {weights.name: weights.missing}
@@ -244,6 +245,8 @@ def _read_labels(
     y_true: Any, y_pred: Any, sensitive_features: Any, sample_weight: Any, missing: str
 ) -> _Rows:
     """Read and check the arrays under one mask; labels may be of any type."""
+    check_array(y_true, "y_true")
+    check_array(y_pred, "y_pred")
     attributes, columns = read_features(
         sensitive_features, y_true=y_true, y_pred=y_pred, sample_weight=sample_weight
     )

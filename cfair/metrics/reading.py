@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cfair.cohort import Cohort, Dropped, build_cohort
-from cfair.columns import read_attribute
+from cfair.columns import read_attribute, read_binary
 from cfair.errors import CfairWarning, CutoffWarning, DataError, warn
 from cfair.frame import as_table, show_some
-from cfair.groups import Factor, Groups, cross
+from cfair.groups import Factor, Groups, cross, factor
 from cfair.options import check_option
 from cfair.roles import Roles
 
@@ -73,6 +73,9 @@ def read_arrays(
     if (y_pred is None) == (y_score is None):
         raise DataError("give either y_pred, a ready 0/1 call, or y_score, not both.")
     attributes = _attributes(sensitive_features)
+    beside = {"y_pred": y_pred, "y_score": y_score, "sample_weight": sample_weight}
+    _check_arrays({"y_true": y_true, **{k: v for k, v in beside.items() if v is not None}})
+    _check_arrays(_said(attributes))
     given = [y_true, y_pred, y_score, *(values for _, values in attributes), sample_weight]
     series = next((values for values in given if isinstance(values, pd.Series)), None)
     # arrays are in the order of the first Series, whose index the other Series are matched by
@@ -95,7 +98,13 @@ def read_arrays(
     with warnings.catch_warnings():
         if y_score is not None:  # no call is made of it: its place beside a cutoff means nothing
             warnings.simplefilter("ignore", CutoffWarning)
-        cohort = build_cohort(rows, roles)
+        try:
+            cohort = build_cohort(rows, roles)
+        except DataError:
+            # the cohort's own advice names options that functions of arrays have not
+            _check_zero_or_one(roles.outcome, y_true)
+            _check_zero_or_one(roles.prediction, y_pred)
+            raise
     _warn_of_dropped(cohort.dropped, cohort.n_read)
     return cohort
 
@@ -119,6 +128,7 @@ def read_score(
     -------
     Cohort
     """
+    _check_arrays({"y_true": y_true, "y_score": y_score})
     if sensitive_features is None:
         sensitive_features = np.zeros(len(y_true), dtype=np.int64)
     return read_arrays(
@@ -150,6 +160,7 @@ def read_call(
     -------
     Cohort
     """
+    _check_arrays({"y_true": y_true, "y_pred": y_pred})
     return read_arrays(
         y_true,
         y_pred=y_pred,
@@ -158,6 +169,81 @@ def read_call(
         missing=missing,
         both_outcomes=both_outcomes,
     )
+
+
+def check_array(values: Any, name: str) -> None:
+    """Refuse what has no value per row, before its length is asked for.
+
+    Parameters
+    ----------
+    values : object
+    name : str
+        Of the argument.
+
+    Raises
+    ------
+    DataError
+
+    Examples
+    --------
+    >>> check_array([0, 1], "y_true")
+    """
+    known = (list, tuple, range, np.ndarray, pd.Series, pd.Index, pd.api.extensions.ExtensionArray)
+    library = type(values).__module__.split(".")[0] in {"polars", "pyarrow", "narwhals"}
+    frame = hasattr(values, "columns") or hasattr(values, "column_names")
+    if (isinstance(values, known) or library) and not frame and getattr(values, "ndim", 1) > 0:
+        return
+    kind = type(values).__qualname__
+    what = "None" if values is None else f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+    if isinstance(values, (str, int, float, complex)):
+        what = f"{values!r}"
+    advice = " Give one of its columns." if frame else ""
+    advice = f" Give list({name})." if isinstance(values, Iterator) else advice
+    raise DataError(
+        f"{name} must be an array with one value per row (a list, an array or a Series), not "
+        f"{what}.{advice}"
+    )
+
+
+def _check_arrays(arrays: Mapping[str, Any]) -> None:
+    for name, values in arrays.items():
+        check_array(values, name)
+
+
+def _said(attributes: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Attributes by what messages call them."""
+    alone = [name for name, _ in attributes] == [UNNAMED]
+    return {
+        "sensitive_features" if alone else f"sensitive_features {name!r}": values
+        for name, values in attributes
+    }
+
+
+def _check_zero_or_one(series: pd.Series | None, given: Any) -> None:
+    """Refuse other values than 0 and 1, and say how these are to be coded."""
+    if series is None:
+        return
+    try:
+        read_binary(series, "")
+    except DataError as error:
+        found, name = factor(series), str(series.name)
+        fractions = [v for v in found.levels if isinstance(v, float) and not v.is_integer()]
+        array = name if hasattr(given, "astype") else f"np.asarray({name})"
+        if fractions and np.isinf(fractions).any():
+            raise
+        if fractions:
+            advice = "A score becomes a call by a cutoff: y_pred = y_score >= cutoff."
+            if name == "y_true":
+                advice = "Give the outcome as it was observed."
+        else:
+            what = "the event" if name == "y_true" else "a positive call"
+            advice = f"Give 1 for {what}, as in ({array} == {found.levels[-1]!r}).astype(int)."
+            n = int(found.missing.sum())
+            if n:
+                advice += f" That makes 0 of the {n} missing values: leave these rows out before."
+        raise DataError(
+            f"{name!r} must be 0/1 or True/False, but holds {found.describe()}. {advice}"
+        ) from error
 
 
 def _warn_of_dropped(dropped: Dropped, n_rows: int) -> None:
@@ -218,6 +304,7 @@ def read_features(
     if twice or not named:
         what = f"has {twice[0]!r} twice" if twice else "has no columns"
         raise DataError(f"sensitive_features {what}. Give each attribute once, under its name.")
+    _check_arrays({**given, **_said(named)})
     every = [*given.values(), *(values for _, values in named)]
     series = [values for values in every if isinstance(values, pd.Series)]
     labels = series[0].index if series else pd.RangeIndex(len(every[0]))

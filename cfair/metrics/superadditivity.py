@@ -202,7 +202,9 @@ def in_words(kind: str, contrast: str = "", adjusted: str = "") -> str:
     }.get(kind, ("", ""))
     if not flag:
         return ""
-    return f"{flag}, but the contrast is {contrast}: {tail}" if contrast else f"{flag}; {tail}"
+    if contrast:
+        return f"{flag}, but the contrast is {contrast}: {tail}"
+    return f"{flag}; {'the contrast is ' * tail.startswith('not')}{tail}"
 
 
 def additivity(low: Array, high: Array) -> NDArray[Any]:
@@ -215,7 +217,7 @@ def additivity(low: Array, high: Array) -> NDArray[Any]:
     Returns
     -------
     (...) array of str
-        ``"more than additive"``, ``"less than additive"``, or empty: 0 is in it, or it is undefined.
+        ``"more than additive"``, ``"less than additive"``, or empty where it has 0 or is undefined.
 
     Examples
     --------

@@ -6,6 +6,7 @@ from cfair.plotting.curves import (
     plot_roc,
     plot_score_metric,
 )
+from cfair.plotting.equivalence import plot_equivalence
 from cfair.plotting.forest import plot_disparities, plot_rates
 from cfair.plotting.gaps import plot_gaps
 from cfair.plotting.heatmap import plot_heatmap
@@ -19,6 +20,7 @@ from cfair.plotting.saving import save_all
 __all__ = [
     "plot_calibration",
     "plot_disparities",
+    "plot_equivalence",
     "plot_gaps",
     "plot_heatmap",
     "plot_interaction",

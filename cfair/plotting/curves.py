@@ -237,9 +237,9 @@ def plot_net_benefit(
     right = float(frame["threshold"].max())
     if ax is not None:
         _decision_axes(ax, right, bottom, top)
-        prevalence = float(about_groups["overall"].iloc[0])
+        whole = float(about_groups["overall"].iloc[0])
         x = np.unique(frame["threshold"].to_numpy(float))
-        y = (prevalence - x / (1 - x) * (1 - prevalence)) / (prevalence if standardized else 1.0)
+        y = (whole - x / (1 - x) * (1 - whole)) / (whole if standardized else 1.0)
         (everybody,) = ax.plot(x, y, color=GREY, linewidth=1.0, linestyle=(0, (4, 2)), zorder=2)
         also = [(everybody, "calling everybody, all rows"), (_nobody(), "calling nobody")]
         return _together(ax, lines, about_groups, "prevalence", title, about, names, also)
@@ -263,10 +263,10 @@ def plot_net_benefit(
         (Line2D([], [], color=GREY, linewidth=1.0, linestyle=(0, (4, 2))), "calling everybody"),
         (_nobody(), "calling nobody"),
     ]
-    cut_off = _too_few(about_groups)
-    limits = f"the axes fit groups with {LEAST_CLASS} or more events and non-events"
-    below = [about, limits if cut_off else "", more]
-    return _finish(axes, entries, title, "; ".join(filter(None, below)), names)
+    if _too_few(about_groups):
+        said = f"(axes fit groups with {LEAST_CLASS} or more events and non-events)"
+        entries.append((Line2D([], [], linestyle="none"), said))
+    return _finish(axes, entries, title, "; ".join(filter(None, [about, more])), names)
 
 
 def plot_score_metric(

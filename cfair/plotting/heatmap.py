@@ -103,11 +103,12 @@ def plot_heatmap(
     ax.set_xlim(-0.5, len(metrics) - 0.5)
     ax.grid(visible=False)
     ax.spines[:].set_visible(False)
-    layout.x_label(
-        ax,
-        f"Under each metric: its {'value' if own_scale else 'rate'} in all rows. Blue is below, "
-        f"orange above{', each up to the largest difference of its metric' * own_scale}; bold "
-        f"where its {100 * level:g}% interval excludes it.",
+    what = "value" if own_scale else "rate"
+    reach = ", each up to the largest difference of its metric" * own_scale
+    ax.set_xlabel(
+        f"Under each metric: its {what} in all rows. Blue is below, orange above{reach};\n"
+        f"bold where its {100 * level:g}% interval excludes it.",
+        fontsize=base_size(),
     )
     layout.head(ax, title, about)
     settle_fonts(ax)

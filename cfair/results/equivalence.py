@@ -361,7 +361,9 @@ def _note(row: Mapping[Any, Any], question: Question) -> str:
         elif unequal:
             notes.append("not equal; whether beyond the margin is open")
     if verdict == NO_POWER:
-        notes.append("no split of these events between the two groups shows equivalence")
+        counted = not np.isnan(row["expected_cell"])
+        split = "no split of these events between the two groups shows equivalence"
+        notes.append(split if counted else "the interval is wider than the margin")
     if row["rule_of_five"] is False or row["rule_of_five"] is np.False_:
         care = "" if row["method"] == "score" else ": read with care"
         notes.append(f"expected cell of {row['expected_cell']:.1f}, below 5{care}")
@@ -479,7 +481,7 @@ class EquivalenceResult(Printed):
         -------
         matplotlib Axes
         """
-        from cfair.plotting.equivalence import plot_equivalence
+        from cfair.plotting import plot_equivalence
 
         wanted = self.metrics if metrics is None else metrics
         chosen = _named([wanted] if isinstance(wanted, str) else list(wanted), self.metrics)

@@ -410,8 +410,8 @@ class RatesResult(Printed):
         >>> frame = audit.observed().equivalence("tnr", reference="White").pairs
         >>> frame[["group", "estimate", "ci_low", "ci_high", "verdict"]].round(3)
            group  estimate  ci_low  ci_high     verdict
-        0  Black     0.852   0.813    0.891  equivalent
-        1  Other     0.988   0.941    1.034  equivalent
+        0  Black     0.853   0.816    0.889  equivalent
+        1  Other     0.989   0.940    1.035  equivalent
         """
         question = read_question(
             metrics,
