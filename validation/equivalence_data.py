@@ -6,7 +6,7 @@ there is no Monte Carlo error. "Equivalent" is wrong at the margin, and should b
 
 Run by hand; writes equivalence_data.md beside itself.
 
-    python validation/equivalence_data.py --datasets 500 --seed 1
+    python -m validation.equivalence_data --datasets 500 --seed 1
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def report(datasets: int, seed: int) -> str:
     lines = [
         "# Size of the tests of equivalence at the margin",
         "",
-        "`python validation/equivalence_data.py "
+        "`python -m validation.equivalence_data "
         f"--datasets {datasets} --seed {seed}`; alpha = {ALPHA:g}. The true contrast is at an end "
         "of the margin, where equivalence should be said in at most 5% of studies.",
         "",
