@@ -12,7 +12,7 @@ class Printed:
 
     def summary(self) -> str:
         """The result as text, as `print` shows it."""
-        raise NotImplementedError(f"{type(self).__name__} has no summary")
+        raise TypeError(f"{type(self).__name__} is printed by its subclasses")
 
     def __str__(self) -> str:
         return self.summary()
