@@ -523,3 +523,15 @@ def test_observed_rates_of_a_metric_with_every_denominator_empty():
 def test_wrong_options_are_value_errors(table, options):
     with pytest.raises(ValueError, match="must be"):
         audit(table).observed(**options)
+
+
+def test_every_row_has_its_denominators():
+    data = bad_inputs.cohort(400, 3)
+    rates = audit(data).observed().rates.query("metric == 'ppv'")
+    called = data["s"] >= 0.5
+    for row in rates.to_dict("records"):
+        rows = (data["sex"] == row["sex"]) & (data["race"] == row["race"])
+        assert row["n"] == rows.sum()
+        assert row["events"] == (rows & (data["y"] == 1)).sum()
+        assert row["non_events"] == (rows & (data["y"] == 0)).sum()
+        assert row["predicted_positive"] == (rows & called).sum() == row["denominator"]

@@ -284,7 +284,7 @@ def observed(
         cohort=cohort,
         estimates=tuple(estimates),
         rows=tuple(rows),
-        counts=base_counts(cohort),
+        counts=all_counts(cohort),
         moments=moments,
         cluster_scores=scores,
         level=check_level(level),
@@ -339,6 +339,22 @@ def base_counts(cohort: Cohort) -> dict[str, Array]:
     """
     cells = np.einsum("tk,kys->tys", targets(cohort), cell_counts(cohort))
     return {"n": cells.sum(axis=(1, 2)), "events": cells[:, 1].sum(axis=1)}
+
+
+def all_counts(cohort: Cohort) -> dict[str, Array]:
+    """Rows, events, non-events and positive calls of every target.
+
+    Parameters
+    ----------
+    cohort : Cohort
+
+    Returns
+    -------
+    dict of str to (T,) array
+    """
+    found = base_counts(cohort)
+    called = np.einsum("tk,kys->ts", targets(cohort), cell_counts(cohort))[:, 1]
+    return {**found, "non_events": found["n"] - found["events"], "predicted_positive": called}
 
 
 def care_notes(

@@ -45,7 +45,7 @@ _RESERVED = frozenset(
         *("metric", "group", "attribute", "level", "reference", "n", "untreated", "events"),
         *("denominator", "n_effective", "estimate", "se", "ci_low", "ci_high", "note"),
         *("boot_low", "boot_high", "boot_se", "boot_valid"),
-        *("non_events", "threshold", "expected_if_calibrated"),
+        *("non_events", "predicted_positive", "threshold", "expected_if_calibrated"),
     )
 )
 
