@@ -162,7 +162,8 @@ def decode(calls, data: pd.DataFrame, options: dict[str, Any]) -> dict[str, Any]
     twice each time, first for outcome models, which do not use them. Strata come in the order in
     which they appear in the data.
     """
-    data = data.dropna().reset_index(drop=True)
+    complete = data.notna().all(axis=1).to_numpy()
+    data = data[complete].reset_index(drop=True)
     n, left = len(data), Calls([(of, drawn) for of, drawn in calls if len(drawn)])
     group = pd.factorize(data["A1"].astype(str) + "\0" + data["A2"].astype(str), sort=True)[0]
     small, n_folds = options["estimator_type"] != "standard", options.get("nfolds", 5)
@@ -183,7 +184,8 @@ def decode(calls, data: pd.DataFrame, options: dict[str, Any]) -> dict[str, Any]
             found["boot_folds"].append(folds(group[found["resamples"][-1]]))
     given: dict[str, Any] = {name: values for name, values in found.items() if values}
     if small:
-        given["folds"] = folds(group)
+        given["folds"] = np.ones(len(complete), dtype=int)  # of rows left out any will do
+        given["folds"][complete] = folds(group)
     assert not left.left, f"{len(left.left)} draws are left over"
     return given
 
