@@ -14,6 +14,7 @@ from cfair._version import __version__
 
 if TYPE_CHECKING:
     from cfair.analyses.gap_design import gap_power, gap_sample_size
+    from cfair.analyses.group_design import equivalence_groups
     from cfair.analyses.planning import (
         equivalence_margin,
         equivalence_plan,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "Audit": "cfair.audit",
     "Learner": "cfair.nuisance.learners",
+    "equivalence_groups": "cfair.analyses.group_design",
     "equivalence_margin": "cfair.analyses.planning",
     "equivalence_plan": "cfair.analyses.planning",
     "equivalence_power": "cfair.analyses.planning",
@@ -56,6 +58,7 @@ __all__ = [
     "Audit",
     "Learner",
     "__version__",
+    "equivalence_groups",
     "equivalence_margin",
     "equivalence_plan",
     "equivalence_power",

@@ -186,6 +186,11 @@ def _add_power(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--power", type=float, default=0.8, metavar="NUMBER", help="wanted (default: %(default)s)"
     )
+    parser.add_argument(
+        "--method", choices=("wald", "score"), default="wald",
+        help="test that is planned for: the published formula, or the score test, which stays right "
+        "with smaller cells (default: %(default)s)",
+    )  # fmt: skip
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for tables and plots")
 
 
@@ -202,6 +207,7 @@ def _power(arguments: argparse.Namespace) -> None:
         contrast=arguments.contrast,
         alpha=arguments.alpha,
         power=arguments.power,
+        method=arguments.method,
     )
     print(plan)
     if arguments.out is None:

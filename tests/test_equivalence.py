@@ -19,7 +19,7 @@ from statsmodels.stats.proportion import (
 )
 
 import cfair
-from cfair.equivalence import tost
+from cfair.equivalence.restricted import restricted_rates
 from cfair.equivalence.tost import least_expected_cell, tost_counts, tost_estimates
 from cfair.errors import DataError, SmallGroupWarning
 
@@ -100,7 +100,7 @@ def test_the_restricted_difference_is_the_most_likely_one(many):
     x1, n1, x2, n2 = many
     rng = np.random.default_rng(2)
     d = rng.uniform(-0.9, 0.9, len(x1))
-    p2 = tost._restricted(*many, d)
+    p2 = restricted_rates(*many, d, "difference")[1]
     low, high = np.maximum(0, -d), np.minimum(1, 1 - d)
 
     def likelihood(p):

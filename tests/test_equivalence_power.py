@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy.special import ndtri
 from scipy.stats import norm
 
 import cfair
@@ -22,6 +23,7 @@ from cfair.equivalence.detection import (
     pair_variance,
     patient_variance,
 )
+from cfair.equivalence.joint import JointPower
 from cfair.equivalence.margins import (
     CONTRASTS,
     METRICS,
@@ -30,7 +32,14 @@ from cfair.equivalence.margins import (
     scaled,
     unit_variance,
 )
-from cfair.equivalence.power import tost_margin, tost_power, tost_sample_size, variance_per_row
+from cfair.equivalence.power import (
+    narrowest_margin,
+    planned_tests,
+    score_tests,
+    variance_per_row,
+    wald_tests,
+)
+from cfair.equivalence.tost import tost_counts
 from cfair.estimators.confusion import observed_rates
 
 matplotlib.use("Agg")
@@ -121,40 +130,129 @@ def test_variance_of_the_odds_ratio_sums_the_inverse_counts(p1, p2, n1, n2):
     assert v == pytest.approx((1 / cells).sum())
 
 
+methods = st.sampled_from(["wald", "score"])
+
+
 @few
-@given(metrics, contrasts, inside, inside, inside, inside, inside, st.floats(0.05, 0.99))
+@given(metrics, contrasts, inside, inside, inside, inside, inside, st.floats(0.05, 0.99), methods)
 def test_one_patient_fewer_has_too_little_power(
-    metric, contrast, share, prev, se, sp, other, power
+    metric, contrast, share, prev, se, sp, other, power, method
 ):
     groups = scenario(share, prev, se, sp, None, other)
     rates, rows = groups.rates(metric)
-    delta = scaled(contrast_value(*rates, contrast), contrast)
-    low, high = scaled(MARGIN[contrast], contrast)
-    v = variance_per_row(rates, rows, contrast)
-    n = tost_sample_size(delta, v, power, low, high)
-    if not low < delta < high:
+    low, high = MARGIN[contrast]
+    tests = planned_tests(rates, rows, low, high, contrast, method)
+    n = tests.sample_size(power)
+    if not low < contrast_value(*rates, contrast) < high:
         assert np.isnan(n)
         return
     assume(np.isfinite(n) and n > 2)
     assert n == np.floor(n)
-    assert tost_power(delta, v, n, low, high) >= power
-    assert tost_power(delta, v, n - 1, low, high) < power
+    assert tests.power(n) >= power
+    assert tests.power(n - 1) < power
 
 
 @given(st.floats(-0.2, 0.2), st.floats(0.5, 500), st.integers(2, 10**6))
 def test_power_grows_with_n_inside_the_margin_and_not_above_alpha_outside(delta, v, n):
-    inner = tost_power(delta, v, np.array([n, n + 1, 2 * n]), -0.22, 0.22)
+    inner = wald_tests(delta, v, -0.22, 0.22).power(np.array([n, n + 1, 2 * n]))
     assert (np.diff(inner) >= -1e-12).all()
-    assert tost_power(0.22 + abs(delta), v, n, -0.22, 0.22) <= 0.05 + 1e-12
+    assert wald_tests(0.22 + abs(delta), v, -0.22, 0.22).power(n) <= 0.05 + 1e-12
 
 
 @few
-@given(st.floats(-0.5, 0.5), st.floats(0.5, 500), st.integers(2, 10**6), st.floats(0.05, 0.99))
-def test_the_narrowest_margin_just_has_the_power(delta, v, n, power):
-    h = tost_margin(delta, v, n, power)
-    assert tost_power(delta, v, n, -h, h) == pytest.approx(power, abs=1e-9)
-    narrower = h * (1 - 1e-6)
-    assert tost_power(delta, v, n, -narrower, narrower) < power
+@given(
+    contrasts, inside, inside, st.floats(0.01, 0.5), st.integers(20, 10**6), st.floats(0.05, 0.99),
+    methods,
+)  # fmt: skip
+def test_the_narrowest_margin_just_has_the_power(contrast, p1, p2, part, n, power, method):
+    rates, rows = np.array([p1, p2]), np.array([part, 1 - part])
+
+    def at(half):
+        ends = (-half, half) if contrast == "difference" else (np.exp(-half), np.exp(half))
+        return planned_tests(rates, rows, *ends, contrast, method).power(n)
+
+    low, high = narrowest_margin(rates, rows, n, power, contrast, method=method)
+    half = float(high if contrast == "difference" else np.log(high))
+    assume(np.isfinite(half) and half < 25)
+    assert contrast_value(1.0, 1.0, "ratio") == 1
+    assert (-low if contrast == "difference" else 1 / low) == pytest.approx(high)
+    assert at(half) >= power - 1e-9
+    assert at(half * (1 - 1e-6)) < power
+
+
+@few
+@given(contrasts, inside, inside, st.floats(0.05, 0.95))
+def test_at_equality_the_score_test_has_the_variance_of_the_common_rate(contrast, p1, p2, part):
+    rates, rows = np.array([p1, p2]), np.array([part, 1 - part])
+    equal = 0.0 if contrast == "difference" else 1.0
+    tests = score_tests(rates, rows, equal, equal, contrast)
+    common = rates @ rows
+    z = tests.distance[0] / tests.null_sd[0]
+    se = np.sqrt(common * (1 - common) * (1 / part + 1 / (1 - part)))
+    assert z == pytest.approx((p1 - p2) / se, abs=1e-9)  # whatever the contrast
+    assert tests.distance[1] == pytest.approx(-tests.distance[0])
+
+
+def test_the_planned_power_of_the_score_test_is_that_of_the_tests_on_data():
+    # 4,000 draws of two binomials: the score test's formula is right, Wald's promises too much
+    n1, n2, p, draws = 80, 80, 0.75, 4000
+    rng = np.random.default_rng(5)
+    x1, x2 = rng.binomial(n1, p, draws), rng.binomial(n2, p, draws)
+    won = np.mean(tost_counts(x1, n1, x2, n2).p_value < 0.05)
+    rates, rows = np.array([p, p]), np.array([0.5, 0.5])
+    by = {
+        m: planned_tests(rates, rows, 0.8, 1.25, "ratio", m).power(160) for m in ("wald", "score")
+    }
+    error = np.sqrt(won * (1 - won) / draws)
+    assert abs(by["score"] - won) < 0.02 + 2 * error
+    assert by["wald"] - won > 0.03
+
+
+def test_many_groups_agree_with_brute_force():
+    rng = np.random.default_rng(3)
+    sd, truth = np.array([1.0, 2.0, 1.5, 0.8]), np.array([0.0, 0.05, -0.05, 0.02])
+    z = rng.normal(size=(200_000, 4))
+    to_one = np.array([[0, 3], [1, 3], [2, 3]])
+    every = np.array([[i, j] for i in range(4) for j in range(i + 1, 4)])
+    for pairs in (to_one, every):
+        delta = truth[pairs[:, 0]] - truth[pairs[:, 1]]
+        joint = JointPower(delta, -0.22, 0.2, sd, pairs, 0.05)
+        for n in (800, 1500, 3000):
+            estimate = truth + z * sd / np.sqrt(n)
+            gap = estimate[:, pairs[:, 0]] - estimate[:, pairs[:, 1]]
+            reach = ndtri(0.95) * np.hypot(*sd[pairs].T) / np.sqrt(n)
+            brute = ((gap > -0.22 + reach) & (gap < 0.2 - reach)).all(axis=1).mean()
+            assert joint.at(n) == pytest.approx(brute, abs=0.005)
+        n = joint.sample_size(0.8)
+        assert joint.at(n) >= 0.8 > joint.at(n - 1)
+        assert joint.at(n) <= min(
+            wald_tests(d, sd[i] ** 2 + sd[j] ** 2, -0.22, 0.2).power(n) for d, (i, j) in
+            zip(delta, pairs, strict=True)
+        ) + 0.002  # fmt: skip
+
+
+def test_a_plan_of_many_groups():
+    asked = {"prevalence": 0.25, "sensitivity": 0.75}
+    two = cfair.equivalence_sample_size("sensitivity", share=0.25, **asked).values
+    assert cfair.equivalence_groups("sensitivity", allocation=[0.25, 0.75], **asked).n == two
+    four = cfair.equivalence_groups("sensitivity", groups=4, **asked)
+    one = cfair.equivalence_groups("sensitivity", groups=4, reference=0, **asked)
+    assert one.n < four.n  # three pairs have to be won, not six
+    assert four.joint_power == pytest.approx(0.8, abs=0.001)
+    assert four.frame["n_needed"].max() < four.n
+    given = cfair.equivalence_groups("sensitivity", groups=4, n=2000, **asked)
+    assert given.joint_power < 0.8 < given.frame["power"].min()
+    assert given.n_needed == four.n
+    assert "2,000" in str(given)
+    never = cfair.equivalence_groups(
+        "ppv", prevalence=[0.2, 0.05], specificity=0.8, sensitivity=0.8
+    )
+    assert never.n is None
+    assert "no N will do" in str(never)
+    with pytest.raises(ValueError, match="no number of patients"):
+        never.plot()
+    with pytest.raises(ValueError, match="two or more"):
+        cfair.equivalence_groups("sensitivity", **asked)
 
 
 @few

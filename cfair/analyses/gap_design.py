@@ -3,37 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from cfair.equivalence.design import (
     RULE_OF_FIVE,
-    broadcast,
     check_alpha,
     check_numbers,
     check_rows,
     check_shares,
-    expected_cells,
-    expected_rate,
 )
 from cfair.equivalence.detection import (
     gap_detection,
     gap_total,
-    optimal_allocation,
     pair_variance,
     patient_variance,
 )
 from cfair.equivalence.margins import METRIC_NAMES, METRICS, check_metric
+from cfair.equivalence.several import allocated, compared_pairs, expected_by_group
 from cfair.estimators.confusion import LABELS
 from cfair.frame import show_some
 from cfair.options import check_option
 from cfair.results.gap_design import GapDesign
-
-Array = NDArray[np.float64]
 
 
 def gap_sample_size(
@@ -179,15 +172,17 @@ def _design(
     tolerance = float(check_numbers(tolerance, "tolerance"))
     if not 0 <= tolerance < 1:
         raise ValueError(f"tolerance must be at least 0 and below 1, not {tolerance:g}.")
-    rates, denominators, names = _by_group(metric, prevalence, sensitivity, specificity, groups)
+    rates, denominators, names = expected_by_group(
+        metric, prevalence, sensitivity, specificity, groups
+    )
     K = len(names)
-    pairs = _pairs(reference, names)
+    pairs = compared_pairs(reference, names)
     gap = np.abs(rates[pairs[:, 0]] - rates[pairs[:, 1]])
     beyond = gap - tolerance
     there = beyond > 1e-12
     level = alpha / max(len(pairs), 1)
     variance = patient_variance(rates, denominators)
-    part, words = _allocation(allocation, K, variance, pairs[there], beyond[there])
+    part, words = allocated(allocation, K, variance, pairs[there], beyond[there])
     v = pair_variance(variance, part, pairs)
     wanted = 0.8 if np.isnan(power) else power
     # a patient is whole, and belongs to one group: N is the sum over groups, each rounded up
@@ -241,71 +236,3 @@ def _named(metric: Any) -> str:
     except ValueError:
         check_option("metric", metric, (*METRICS, "sensitivity", "specificity", "selection_rate"))
         raise
-
-
-def _by_group(
-    metric: str, prevalence: Any, sensitivity: Any, specificity: Any, groups: Any
-) -> tuple[Array, Array, list[str]]:
-    """Rates, shares in their denominators, and names, of at least two groups."""
-    given = {"prevalence": prevalence, "sensitivity": sensitivity, "specificity": specificity}
-    values = {k: check_shares(v, k) for k, v in given.items() if v is not None or k == "prevalence"}
-    if groups is not None:
-        names = [str(name) for name in groups]
-        values["groups"] = np.zeros(len(names))
-    together = broadcast({k: np.atleast_1d(v) for k, v in values.items()})
-    shape = together["prevalence"].shape
-    if len(shape) != 1 or shape[0] < 2:
-        raise ValueError(
-            "prevalence, sensitivity or specificity must have one value per group, of two or more "
-            "groups, such as sensitivity=[0.7, 0.8]."
-        )
-    if groups is None:
-        names = [f"group {k + 1}" for k in range(shape[0])]
-    elif len(names) != shape[0] or len(set(names)) < len(names):
-        raise ValueError(f"groups must have one name for each of {shape[0]} groups, each once.")
-    unknown = np.full(shape, np.nan)
-    parts = [together.get(k, unknown) for k in given]
-    rates, denominators = expected_rate(metric, expected_cells(*parts))
-    if np.isnan(rates).any():
-        missing = "sensitivity" if np.isnan(parts[1]).any() else "specificity"
-        raise ValueError(f"{missing} must be given for {metric}, which depends on it.")
-    return rates, denominators, names
-
-
-def _pairs(reference: Any, names: list[str]) -> NDArray[np.intp]:
-    """All pairs, or each group against one."""
-    K = len(names)
-    if reference is None:
-        return np.array(list(combinations(range(K), 2)), dtype=np.intp)
-    if isinstance(reference, str) and reference in names:
-        at = names.index(reference)
-    elif (
-        isinstance(reference, (int, np.integer))
-        and not isinstance(reference, bool)
-        and -K <= reference < K
-    ):
-        at = int(reference) % K
-    else:
-        raise ValueError(
-            f"reference must be the place or the name of a group ({', '.join(names)}), not "
-            f"{reference!r}."
-        )
-    return np.array([(k, at) for k in range(K) if k != at], dtype=np.intp)
-
-
-def _allocation(
-    allocation: Any, K: int, variance: Array, pairs: NDArray[np.intp], beyond: Array
-) -> tuple[Array, str]:
-    """Parts of N, and how they came about."""
-    if isinstance(allocation, str):
-        check_option("allocation", allocation, ("optimal", "equal"))
-        if allocation == "equal" or not len(pairs):
-            return np.full(K, 1 / K), "equal"
-        return optimal_allocation(variance, pairs, beyond), "optimal: the least N"
-    part = np.atleast_1d(check_shares(allocation, "allocation"))
-    if part.shape != (K,) or abs(part.sum() - 1) > 1e-6:
-        raise ValueError(
-            f"allocation must have one share for each of {K} groups, with the sum 1, or be "
-            f"'optimal' or 'equal', not {allocation!r}."
-        )
-    return part / part.sum(), "as given"

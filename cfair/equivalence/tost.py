@@ -15,6 +15,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from cfair.equivalence.design import check_alpha
 from cfair.equivalence.margins import CONTRASTS, FOUR_FIFTHS, scaled
+from cfair.equivalence.restricted import restricted_rates, share_by_odds
 from cfair.inference.intervals import boundary_se
 from cfair.options import check_option
 
@@ -291,7 +292,7 @@ def _some_split(
             if contrast == "ratio":
                 split = value * n1 * events / (n2 + value * n1)
             elif contrast == "odds_ratio":
-                split = events - n2 * _share(n1, n2, events, value)
+                split = events - n2 * share_by_odds(n1, n2, events, value)
             else:
                 split = (value + events / n2) / (1 / n1 + 1 / n2)
         ends.append(np.clip(split, np.maximum(0.0, events - n2), np.minimum(n1, events)))
@@ -395,15 +396,15 @@ def _score(x1: Array, n1: Array, x2: Array, n2: Array, value: Array, contrast: s
     factor = np.sqrt((n - 1) / n)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         if contrast == "ratio":
-            middle = n1 * value + x1 + n2 + x2 * value
-            root = np.sqrt(np.maximum(middle**2 - 4 * n * value * total, 0.0))
-            p2 = 2 * total / (middle + root)
-            p1 = np.clip(p2 * value, 0, 1)
+            p1, p2 = restricted_rates(x1, n1, x2, n2, value, contrast)
             distance = x1 / n1 - value * x2 / n2
             spread = np.sqrt(p1 * (1 - p1) / n1 + value**2 * p2 * (1 - p2) / n2)
             z = distance / spread
         elif contrast == "odds_ratio":
-            p2, q2 = _share(n1, n2, total, value), _share(n1, n2, n - total, 1 / value)
+            p2, q2 = (
+                share_by_odds(n1, n2, total, value),
+                share_by_odds(n1, n2, n - total, 1 / value),
+            )
             p1, q1 = p2 * value / (q2 + p2 * value), q2 / (q2 + p2 * value)
             # four ways to write one distance: that of the smallest cell keeps its digits
             cells = np.stack(np.broadcast_arrays(n1 * p1, n1 * q1, n2 * p2, n2 * q2))
@@ -411,35 +412,11 @@ def _score(x1: Array, n1: Array, x2: Array, n2: Array, value: Array, contrast: s
             distance = np.take_along_axis(ways, cells.argmin(axis=0)[None], axis=0)[0]
             z = distance * np.sqrt(1 / (n1 * p1 * q1) + 1 / (n2 * p2 * q2))
         else:
-            p2 = _restricted(x1, n1, x2, n2, value)
-            p1 = np.clip(p2 + value, 0, 1)
+            p1, p2 = restricted_rates(x1, n1, x2, n2, value, contrast)
             distance = x1 / n1 - x2 / n2 - value
             z = distance / np.sqrt(p1 * (1 - p1) / n1 + p2 * (1 - p2) / n2)
     result: Array = factor * np.where(np.isnan(z), 0.0, z)
     return result
-
-
-def _share(n1: Array, n2: Array, total: Array, value: Array) -> Array:
-    """Most likely reference rate given an odds ratio and the events of both groups."""
-    lead = n2 * (value - 1)
-    middle = n1 * value + n2 - total * (value - 1)
-    root = np.sqrt(np.maximum(middle**2 + 4 * lead * total, 0.0))
-    result: Array = np.clip(2 * total / (middle + root), 0, 1)
-    return result
-
-
-def _restricted(x1: Array, n1: Array, x2: Array, n2: Array, d: Array) -> Array:
-    """Most likely reference rate when the rates differ by `d`: Miettinen and Nurminen's cubic."""
-    n, total = n1 + n2, x1 + x2
-    c2 = ((n1 + 2 * n2) * d - n - total) / (3 * n)
-    c1 = ((n2 * d - n - 2 * x2) * d + total) / (3 * n)
-    c0 = x2 * d * (1 - d) / n
-    q = c2**3 - 1.5 * c1 * c2 + c0 / 2
-    p = np.where(q < 0, -1.0, 1.0) * np.sqrt(np.maximum(c2**2 - c1, 0.0))
-    cosine = np.where(p != 0, q / p**3, 1.0)
-    angle = (np.pi + np.arccos(np.clip(cosine, -1, 1))) / 3  # rounding passes 1 on the boundary
-    root = 2 * p * np.cos(angle) - c2
-    return np.clip(root, np.maximum(0.0, -d), np.minimum(1.0, 1 - d))
 
 
 def _score_limits(

@@ -10,8 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cfair.equivalence.design import RULE_OF_FIVE
-from cfair.equivalence.margins import CONTRASTS, METRIC_NAMES, scaled
-from cfair.equivalence.power import tost_margin, tost_power, tost_sample_size, variance_per_row
+from cfair.equivalence.margins import CONTRASTS, METRIC_NAMES
+from cfair.equivalence.power import TwoTests, narrowest_margin, planned_tests
 from cfair.results import text
 from cfair.results.printed import Printed
 from cfair.results.report import notes_lines, plural
@@ -36,14 +36,15 @@ QUESTIONS: dict[str, str] = {
     "n": "Sample size of equivalence tests",
     "margin": "Narrowest margin of equivalence tests",
 }
+#: The tests in print.
+TEST_NAMES: dict[str, str] = {"wald": "Wald", "score": "score"}
 _POINTS = 200
 
 
-def variance_of(frame: pd.DataFrame) -> Array:
-    """Variance of the contrast times N, row by row of a planning frame."""
+def expected_of(frame: pd.DataFrame) -> tuple[Array, Array]:
+    """(2, rows): the two rates, and the shares of N behind them, of a planning frame."""
     rates = frame[["rate", "reference_rate"]].to_numpy(float).T
-    rows = frame[["row_share", "reference_row_share"]].to_numpy(float).T
-    return variance_per_row(rates, rows, frame["contrast"].iloc[0])
+    return rates, frame[["row_share", "reference_row_share"]].to_numpy(float).T
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -57,6 +58,8 @@ class EquivalencePlanning(Printed):
     contrast : {"ratio", "odds_ratio", "difference"}
     shape : tuple of int
         Of the answer: metrics, if more than one was asked for by a list, and the scenarios.
+    method : {"wald", "score"}
+        Test that is planned for.
     notes : tuple of str
     """
 
@@ -64,6 +67,7 @@ class EquivalencePlanning(Printed):
     question: str
     contrast: str
     shape: tuple[int, ...] = ()
+    method: str = "wald"
     notes: tuple[str, ...] = ()
 
     @property
@@ -138,15 +142,7 @@ class EquivalencePlanning(Printed):
         asked = np.unique(asked[np.isfinite(asked)]) if self.question == "power" else asked[:0]
         low, high = n if n is not None else _range(asked, needed)
         grid = np.unique(np.geomspace(max(low, 2), max(high, low + 1, 3), _POINTS))
-        delta, v = scaled(rows["value"], self.contrast), variance_of(rows)
-        power = tost_power(
-            delta[:, None],
-            v[:, None],
-            grid,
-            scaled(rows["margin_low"], self.contrast)[:, None],
-            scaled(rows["margin_high"], self.contrast)[:, None],
-            rows["alpha"].to_numpy()[:, None],
-        )
+        power = self._tests(rows, 1).power(grid, rows["alpha"].to_numpy()[:, None])
         names = self._names(rows, "n")
         ends = [f"N = {n:,.0f}" if np.isfinite(n) else "with no N" for n in needed]
         marks = np.where((needed >= grid[0]) & (needed <= grid[-1]), needed, np.nan)
@@ -185,17 +181,22 @@ class EquivalencePlanning(Printed):
         if rows.empty:
             raise ValueError("no row has an N, so that there is no margin to draw.")
         wanted = self._wanted(rows)
-        delta, v = scaled(rows["value"], self.contrast), variance_of(rows)
         n, alpha = rows["n"].to_numpy(float), rows["alpha"].to_numpy()
-        least = tost_margin(delta, v, n, wanted, alpha)
+        rates, behind = expected_of(rows)
+        ends = narrowest_margin(rates, behind, n, wanted, self.contrast, alpha, self.method)[1]
+        least = ends if self.contrast == "difference" else np.log(ends)
+        least = least[np.isfinite(least)] if np.isfinite(least).any() else np.array([1.0])
         # wider margins than a half to twice say little; lines that need them are in the legend
         most = max(0.5 if self.contrast == "difference" else np.log(2.0), 1.1 * float(least.min()))
         top = min(max(1.3 * float(least.max()), 1.6 * float(least.min())), most)
         grid = np.linspace(0, top, _POINTS)
-        power = tost_power(delta[:, None], v[:, None], n[:, None], -grid, grid, alpha[:, None])
-        names = self._names(rows, "margin_low", "margin_high")
         outer = grid if self.contrast == "difference" else np.exp(grid)
-        ends = least if self.contrast == "difference" else np.exp(least)
+        inner = -outer if self.contrast == "difference" else 1 / outer
+        tests = planned_tests(
+            rates[..., None], behind[..., None], inner, outer, self.contrast, self.method
+        )
+        power = tests.power(n[:, None], alpha[:, None])
+        names = self._names(rows, "margin_low", "margin_high")
         if self.contrast == "difference":
             x_label = "Margin m: differences between -m and m"
             said = [f"{-m:.3f} to {m:.3f}" for m in ends]
@@ -228,7 +229,7 @@ class EquivalencePlanning(Printed):
         hidden = [f"... {plural(more, 'row')} not shown. The frame has all."] * (more > 0)
         header = ["metric", *(c.replace("_", " ") for c in varying), *self._answer_header()]
         title = f"{QUESTIONS[self.question]}: {CONTRASTS[self.contrast]} of group to reference"
-        remarks = _remarks(frame)
+        remarks = _remarks(frame, self.method)
         return text.page(
             title,
             [
@@ -289,7 +290,7 @@ class EquivalencePlanning(Printed):
         wanted = "wanted" in self._frame and "wanted" not in varying
         show = self.question != "margin" and not {"margin_low", "margin_high"} & set(varying)
         return [
-            ("tests", f"two one-sided ones{alpha}{interval}"),
+            ("tests", f"two one-sided {TEST_NAMES[self.method]} tests{alpha}{interval}"),
             ("margin", f"{row['margin_low']:.4g} to {row['margin_high']:.4g}" if show else ""),
             ("group", ", ".join([*group, *own])),
             ("reference", ", ".join([*rest, *other])),
@@ -330,14 +331,15 @@ class EquivalencePlanning(Printed):
         return float(rows["wanted"].iloc[0]) if "wanted" in rows else 0.8
 
     def _needed(self, rows: pd.DataFrame, wanted: float) -> Array:
-        return tost_sample_size(
-            scaled(rows["value"], self.contrast),
-            variance_of(rows),
-            wanted,
-            scaled(rows["margin_low"], self.contrast),
-            scaled(rows["margin_high"], self.contrast),
-            rows["alpha"].to_numpy(),
+        return self._tests(rows).sample_size(wanted, rows["alpha"].to_numpy())
+
+    def _tests(self, rows: pd.DataFrame, more: int = 0) -> TwoTests:
+        """The tests of each row; more axes at the end, to go with a grid."""
+        rates, behind = (v.reshape(*v.shape, *[1] * more) for v in expected_of(rows))
+        low, high = (
+            rows[c].to_numpy().reshape(-1, *[1] * more) for c in ("margin_low", "margin_high")
         )
+        return planned_tests(rates, behind, low, high, self.contrast, self.method)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -427,7 +429,7 @@ class EquivalencePlan(EquivalencePlanning):
                 text.facts(facts),
                 text.table(header, rows),
                 self._alone(),
-                notes_lines([*self.notes, *_remarks(f), *self._columns()]),
+                notes_lines([*self.notes, *_remarks(f, self.method), *self._columns()]),
             ],
         )
 
@@ -508,7 +510,7 @@ def _word(row: pd.Series) -> str:
     return f"fewer than {RULE_OF_FIVE}" if row["least_cell"] < RULE_OF_FIVE else ""
 
 
-def _remarks(frame: pd.DataFrame) -> list[str]:
+def _remarks(frame: pd.DataFrame, method: str) -> list[str]:
     """The words explained, those that occur."""
     words = {_word(row) for _, row in frame.iterrows()}
     said = {
@@ -528,7 +530,13 @@ def _remarks(frame: pd.DataFrame) -> list[str]:
         )
         shown = "; ".join(where[:6]) + (f"; and {len(where) - 6} more" if len(where) > 6 else "")
         notes.append(
-            f"A cell expects fewer than {RULE_OF_FIVE}, so that the power is not to be relied on, "
-            f"and the test should be the score test: {shown}."
+            f"A cell expects fewer than {RULE_OF_FIVE}, so that the power is not to be relied on"
+            + (", and the test should be the score test" if method == "wald" else "")
+            + f": {shown}."
+        )
+    if method == "wald":
+        notes.append(
+            "By Wald's formula, as published. On counts Audit.equivalence takes the score test, "
+            "which has less power where cells are a few dozen: method='score' plans for it."
         )
     return notes
