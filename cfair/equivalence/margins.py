@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
+from cfair.estimators.confusion import SYNONYMS
 from cfair.frame import show_some
 from cfair.options import check_option, is_number
 
@@ -29,9 +30,6 @@ METRIC_NAMES: dict[str, str] = {
 }
 #: The metrics of which more is worse.
 FAILURES: tuple[str, ...] = ("fnr", "fpr", "fdr", "for")
-#: What the eight are also called.
-_SYNONYMS = {"sensitivity": "tpr", "specificity": "tnr"}
-
 #: Names of the contrasts in print.
 CONTRASTS: dict[str, str] = {
     "ratio": "ratio",
@@ -53,12 +51,12 @@ _PATIENTS.update({"fdr": _PATIENTS["ppv"], "for": _PATIENTS["npv"]})
 
 
 def check_metric(metric: Any) -> str:
-    """Check the name of one of the eight metrics; the only place that knows their synonyms.
+    """Check the name of one of the eight metrics.
 
     Parameters
     ----------
     metric : str
-        As `METRICS`, or "sensitivity" or "specificity".
+        As `METRICS`, or what else they are called: "sensitivity", "specificity", ...
 
     Returns
     -------
@@ -75,7 +73,7 @@ def check_metric(metric: Any) -> str:
     >>> check_metric("sensitivity")
     'tpr'
     """
-    name = _SYNONYMS.get(metric, metric) if isinstance(metric, str) else metric
+    name = SYNONYMS.get(metric, metric) if isinstance(metric, str) else metric
     check_option("metric", name, METRICS)
     return str(name)
 

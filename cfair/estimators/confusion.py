@@ -68,6 +68,23 @@ LABELS: dict[str, tuple[str, str]] = {
     "f1": ("F1", "neither events nor positive calls"),
 }
 
+#: What else the rates are called, in the field and in other packages.
+SYNONYMS: dict[str, str] = {
+    "sensitivity": "tpr",
+    "recall": "tpr",
+    "true_positive_rate": "tpr",
+    "specificity": "tnr",
+    "true_negative_rate": "tnr",
+    "false_positive_rate": "fpr",
+    "false_negative_rate": "fnr",
+    "precision": "ppv",
+    "positive_predictive_value": "ppv",
+    "negative_predictive_value": "npv",
+    "demographic_parity": "selection_rate",
+    "statistical_parity": "selection_rate",
+    "equal_opportunity": "tpr",
+}
+
 #: All observed rates, in the order of tables.
 RATES: tuple[str, ...] = tuple(LABELS)
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from cfair.cohort import require_comparison
 from cfair.errors import DataError
+from cfair.estimators.confusion import SYNONYMS
 from cfair.groups import Groups
 from cfair.inference.estimates import CONTRASTS, RateEstimates
 from cfair.options import check_option
@@ -30,20 +31,8 @@ ADJUSTMENTS: dict[str, str] = {
 }
 
 #: What else the field calls a rate, for those who ask by that name.
-SYNONYMS: dict[str, str] = {
-    "sensitivity": "tpr",
-    "recall": "tpr",
-    "true_positive_rate": "tpr",
-    "specificity": "tnr",
-    "true_negative_rate": "tnr",
-    "false_positive_rate": "fpr",
-    "false_negative_rate": "fnr",
-    "precision": "ppv",
-    "positive_predictive_value": "ppv",
-    "negative_predictive_value": "npv",
-    "demographic_parity": "selection_rate",
-    "statistical_parity": "selection_rate",
-    "equal_opportunity": "tpr",
+_MORE_SYNONYMS: dict[str, str] = {
+    **SYNONYMS,
     "equalised_odds": "equalized_odds",
     "roc_auc": "auc",
     "auroc": "auc",
@@ -67,7 +56,7 @@ def metric_hint(metric: str, labels: Mapping[str, str]) -> str:
     """
     asked = metric.strip().lower().replace(" ", "_").replace("-", "_")
     by_label = {label.lower().replace(" ", "_"): name for name, label in labels.items()}
-    found = SYNONYMS.get(asked, by_label.get(asked, asked))
+    found = _MORE_SYNONYMS.get(asked, by_label.get(asked, asked))
     if found not in labels:
         near = difflib.get_close_matches(found, labels, n=1)
         found = near[0] if near else found
