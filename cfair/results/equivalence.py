@@ -512,7 +512,7 @@ class EquivalenceResult(Printed):
         margins: dict[tuple[float, float], list[str]] = {m: [] for m in q.margins.values()}
         for metric, margin in q.margins.items():
             margins[margin].append(self.labels[metric])
-        said = [f"{low:g} to {high:g}" for low, high in margins]
+        said = [f"{low:.4g} to {high:.4g}" for low, high in margins]
         if len(said) > 1:
             said = [
                 f"{m} ({', '.join(names)})" for m, names in zip(said, margins.values(), strict=True)
