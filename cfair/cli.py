@@ -9,6 +9,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:  # the reader, `head` say, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (CfairError, ValueError, OSError) as error:
+    except (CfairError, ValueError, OSError, ImportError) as error:
         print(f"cfair: error: {_as_options(' '.join(str(error).split()))}", file=sys.stderr)
         return 2
     return 0
@@ -127,6 +128,7 @@ def _parser() -> argparse.ArgumentParser:
         "--out", type=Path, default=Path("cfair-example"), metavar="DIR",
         help="folder for tables and plots (default: %(default)s)",
     )  # fmt: skip
+    _add_html(example, "(default: report.html in the folder, if jinja2 is installed)")
     _add_inference(example, n_boot=500, n_perm=500, seed=2026)
     example.set_defaults(run=_example)
 
@@ -134,6 +136,9 @@ def _parser() -> argparse.ArgumentParser:
     audit.add_argument("file", type=Path, metavar="FILE", help="a row is a patient")
     _add_roles(audit)
     audit.add_argument("--out", type=Path, metavar="DIR", help="folder for tables and plots")
+    _add_html(audit)
+    audit.add_argument("--title", metavar="TEXT", help="of the report")
+    audit.add_argument("--question", metavar="TEXT", help="what the report is to answer")
     _add_inference(audit, n_boot=0, n_perm=0, seed=0)
     audit.set_defaults(run=_audit)
 
@@ -150,6 +155,16 @@ def _parser() -> argparse.ArgumentParser:
     _add_power(power)
     power.set_defaults(run=_power)
     return parser
+
+
+def _add_html(parser: argparse.ArgumentParser, default: str = "") -> None:
+    parser.add_argument(
+        "--html", type=Path, metavar="FILE",
+        help=f"one page with everything, to be read in a browser; needs jinja2 {default}".strip(),
+    )  # fmt: skip
+    parser.add_argument(
+        "--guideline", choices=("tripod+ai",), help="adds its items to the page of --html"
+    )
 
 
 _PLAN: dict[str, str] = {
@@ -188,8 +203,8 @@ def _add_power(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--method", choices=("wald", "score"), default="wald",
-        help="test that is planned for: the published formula, or the score test, which stays right "
-        "with smaller cells (default: %(default)s)",
+        help="test that is planned for: the published formula, or the score test, which stays "
+        "right with smaller cells (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for tables and plots")
 
@@ -218,7 +233,9 @@ def _power(arguments: argparse.Namespace) -> None:
     (arguments.out / "power.txt").write_text(f"{plan}\n", encoding="utf-8")
     plan.frame.to_csv(arguments.out / "power.csv", index=False)
     plan.prevalence_alone.to_csv(arguments.out / "power_prevalence.csv", index=False)
-    plots = {"power_by_n": plan.plot_power, "power_by_margin": plan.plot_margin}
+    plots: dict[str, Any] = {"power_by_n": plan.plot_power}
+    if arguments.n is not None:
+        plots["power_by_margin"] = plan.plot_margin
     written = ["power.txt", "power.csv", "power_prevalence.csv"]
     written += [path.name for path in save_all(plots, arguments.out)]
     print(f"\n{len(written)} files in {arguments.out}/:")
@@ -375,6 +392,8 @@ def _add_inference(parser: argparse.ArgumentParser, *, n_boot: int, n_perm: int,
 def _example(arguments: argparse.Namespace) -> None:
     from cfair.datasets import load_cohort
 
+    if arguments.html is None and find_spec("jinja2") is not None:
+        arguments.html = arguments.out / "report.html"
     print("The simulated cohort of 5,000 patients that ships with cfair, as cfair.load_cohort().\n")
     _run(
         load_cohort(),
@@ -553,6 +572,12 @@ def _run(table: Any, arguments: argparse.Namespace, *, propensity: Any, **roles:
 
     if arguments.out is not None:
         arguments.out.mkdir(parents=True, exist_ok=True)  # found out before the long work
+    if arguments.html is not None:
+        from cfair.report import check_report
+
+        check_report(arguments.html)
+    elif arguments.guideline:
+        raise ValueError("--guideline is for the page of --html, which is not given.")
     audit = Audit(table, **roles)
     observed = audit.observed(level=arguments.level)
     reference = getattr(arguments, "reference", None)
@@ -578,13 +603,26 @@ def _run(table: Any, arguments: argparse.Namespace, *, propensity: Any, **roles:
         print('For counterfactual rates give --propensity "treatment ~ covariates".')
     else:
         print(counterfactual)
+    page = None
+    if arguments.html is not None:
+        page = audit.report(
+            arguments.html,
+            *(result for result in (observed, counterfactual) if result is not None),
+            title=getattr(arguments, "title", None),
+            question=getattr(arguments, "question", None),
+            guideline=arguments.guideline,
+        )
     if arguments.out is not None:
         written = _write(arguments.out, observed, counterfactual, reference)
+        if page is not None and page.parent == arguments.out:
+            written.append(page.name)
         older = _left_over(arguments.out, written)
         print(f"\n{len(written)} files in {arguments.out}/:")
         print("  " + "\n  ".join(written))
         if older:
             print(f"Left from an earlier run in this folder: {', '.join(older)}.")
+    if page is not None:
+        print(f"\nEverything on one page: {page}")
 
 
 def _left_over(folder: Path, written: Sequence[str]) -> list[str]:

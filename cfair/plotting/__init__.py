@@ -1,5 +1,6 @@
 """Figures of results: rates, disparities, null distributions, overlap."""
 
+from cfair.plotting.clinical_forest import plot_clinical_forest
 from cfair.plotting.curves import (
     plot_calibration,
     plot_net_benefit,
@@ -19,6 +20,7 @@ from cfair.plotting.saving import save_all
 
 __all__ = [
     "plot_calibration",
+    "plot_clinical_forest",
     "plot_disparities",
     "plot_equivalence",
     "plot_gaps",

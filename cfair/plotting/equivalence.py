@@ -20,6 +20,8 @@ Array = NDArray[np.float64]
 
 #: Verdicts in the order of the legend, and which colour and marker each has.
 VERDICTS: dict[str, int] = {"equivalent": 2, "different": 1, "not enough data": 0, "no power": 3}
+#: Rows that a figure holds.
+MOST_ROWS = 80
 #: What lies inside the margin.
 SHADE = "#DCE9DF"
 #: Ticks of a ratio, on the log scale; the first set with enough of them in view is used.
@@ -62,6 +64,11 @@ def plot_equivalence(
     -------
     matplotlib Axes
 
+    Raises
+    ------
+    ValueError
+        If there are too many pairs for one figure.
+
     Examples
     --------
     >>> import pandas as pd
@@ -75,6 +82,11 @@ def plot_equivalence(
     ['F']
     """
     layout.check_axes(ax)
+    if len(frame) > MOST_ROWS:
+        raise ValueError(
+            f"a figure holds at most {MOST_ROWS} pairs, not {len(frame):,}. Ask for fewer metrics, "
+            "give a reference=, or compare the levels of one attribute=."
+        )
     rows = frame.reset_index(drop=True)
     kind = str(rows["contrast"].iloc[0])
     one = rows["reference"].nunique() == 1

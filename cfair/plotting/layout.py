@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -100,9 +101,10 @@ def row_labels(names: Iterable[object], sizes: Iterable[Any] | None = None) -> l
     short = cut_all([printable(name) for name in names], LABEL_WIDTH)
     if sizes is None:
         return short
+    counts = pd.Series(list(sizes), dtype=object)
     return [
-        f"{name}  (n = {int(n):,})" if np.isfinite(n) else name
-        for name, n in zip(short, sizes, strict=True)
+        name if lost else f"{name}  (n = {int(n):,})"  # an empty or a masked number
+        for name, n, lost in zip(short, counts, pd.isna(counts), strict=True)
     ]
 
 

@@ -26,7 +26,7 @@ def plot_power(
     x_label: str = "N, patients in both groups",
     title: str = "Power",
     about: str = "",
-    wanted: float | None = None,
+    wanted: float | Mapping[str, float] | None = None,
     given: tuple[float, str] | None = None,
     marks: Mapping[str, float] | None = None,
     log: bool = True,
@@ -45,8 +45,8 @@ def plot_power(
     title : str, default "Power"
     about : str, optional
         Printed under the title.
-    wanted : float, optional
-        Power at which a horizontal line is drawn.
+    wanted : float or mapping of str to float, optional
+        Power at which a horizontal line is drawn; one for all lines or one for each.
     given : (float, str), optional
         A place on the horizontal axis that is marked by a line, and its name.
     marks : mapping of str to float, optional
@@ -83,6 +83,9 @@ def plot_power(
     layout.check_axes(ax)
     if ax is None:
         ax = layout.new_axes(5.8, 3.3 + 0.2 * len(names))
+    levels: Mapping[str, float] = {}
+    if wanted is not None:
+        levels = wanted if isinstance(wanted, Mapping) else dict.fromkeys(names, wanted)
     base = base_size()
     handles: list[Artist | None] = []
     for k, name in enumerate(names):
@@ -93,15 +96,15 @@ def plot_power(
         )
         handles.append(line)
         at = (marks or {}).get(name, np.nan)
-        if wanted is not None and np.isfinite(at):
+        if name in levels and np.isfinite(at):
             ax.plot(
-                [at], [wanted], linestyle="none", marker="o" if k < 4 else "s", markersize=4.8,
-                color=color, markeredgecolor="white", markeredgewidth=0.7, zorder=5,
+                [at], [levels[name]], linestyle="none", marker="o" if k < 4 else "s",
+                markersize=4.8, color=color, markeredgecolor="white", markeredgewidth=0.7, zorder=5,
             )  # fmt: skip
     texts = [labels.get(name, name) for name in names]
-    if wanted is not None:
-        handles.append(ax.axhline(wanted, color=GREY, linewidth=0.8, linestyle=":", zorder=1))
-        texts.append(f"power {wanted:g}")
+    for level in dict.fromkeys(levels.values()):
+        handles.append(ax.axhline(level, color=GREY, linewidth=0.8, linestyle=":", zorder=1))
+        texts.append(f"power {level:g}")
     if given is not None:
         handles.append(ax.axvline(given[0], color="black", linewidth=0.9, zorder=2))
         texts.append(given[1])

@@ -1,0 +1,237 @@
+"""What a page is made of: paragraphs, lists, tables, figures. No text here is markup."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+#: Classes of direction of letters that are written from right to left, and of marks that turn it.
+_TURNED = frozenset(("R", "AL", "RLE", "RLO", "RLI", "LRE", "LRO", "LRI", "PDF", "PDI"))
+_FIRST_STRONG_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A paragraph of plain text."""
+
+    text: str
+    kind: str = "paragraph"
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """A list; ``tone`` is "plain", "finding" or "warning". A pair has a first part in bold."""
+
+    items: tuple[str | tuple[str, str], ...]
+    tone: str = "plain"
+    kind: str = "bullets"
+
+
+@dataclass(frozen=True)
+class Code:
+    """Text in fixed width."""
+
+    text: str
+    label: str
+    kind: str = "code"
+
+
+@dataclass(frozen=True)
+class Formula:
+    """MathML that this package wrote; it holds no text from outside."""
+
+    markup: str
+    text: str
+    kind: str = "formula"
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading within a section."""
+
+    text: str
+    kind: str = "heading"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a table under a heading of their own; the first cell of each is its head."""
+
+    heading: str
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with a caption.
+
+    Attributes
+    ----------
+    caption : str
+    head : tuple of str
+        Of the columns.
+    parts : tuple of Rows
+    text_columns : tuple of int
+        Columns of words, aligned to the left like the first.
+    note : str
+    """
+
+    caption: str
+    head: tuple[str, ...]
+    parts: tuple[Rows, ...]
+    text_columns: tuple[int, ...] = ()
+    note: str = ""
+    kind: str = "table"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture as a data address, with what it shows in words."""
+
+    source: str
+    alt: str
+    caption: str
+    width: int
+    height: int
+    kind: str = "figure"
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Steps from the rows read to the rows used; each has a count and what it is a count of."""
+
+    steps: tuple[tuple[str, str, str], ...]
+    kind: str = "flow"
+
+
+Block = Flow | Paragraph | Bullets | Code | Formula | Heading | Table | Figure
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page with a heading; ``id`` is its address."""
+
+    id: str
+    title: str
+    blocks: tuple[Block, ...] = field(default=())
+
+
+def label(text: object) -> str:
+    r"""A label from the data as one line that cannot change what stands around it.
+
+    Parameters
+    ----------
+    text : object
+
+    Returns
+    -------
+    str
+        Without control characters and halves of surrogate pairs; text that runs from right to left
+        is set apart, so that the numbers beside it stay where they are.
+
+    Examples
+    --------
+    >>> label("F & Black"), label("a\x00b")
+    ('F & Black', 'a b')
+    """
+    line = "".join(
+        " " if unicodedata.category(c) in ("Cc", "Zl", "Zp") else "\ufffd" if _half(c) else c
+        for c in str(text)
+    )
+    line = " ".join(line.split())
+    if any(unicodedata.bidirectional(c) in _TURNED for c in line):
+        return f"{_FIRST_STRONG_ISOLATE}{line}{_POP_ISOLATE}"
+    return line
+
+
+def _half(character: str) -> bool:
+    return "\ud800" <= character <= "\udfff"
+
+
+def rate(value: float, low: float = np.nan, high: float = np.nan, digits: int = 3) -> str:
+    """An estimate with its interval; a dash where there is none.
+
+    Examples
+    --------
+    >>> rate(0.25, 0.2, 0.31), rate(float("nan"))
+    ('0.250 (0.200 to 0.310)', '–')
+    """
+    if value is None or np.isnan(value):
+        return "–"
+    shown = number(value, digits)
+    if np.isnan(low) or np.isnan(high):
+        return shown
+    return f"{shown} ({number(low, digits)} to {number(high, digits)})"
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number with fixed digits and a true minus sign; a dash where undefined.
+
+    Examples
+    --------
+    >>> number(-0.25, 2), number(float("nan"))
+    ('−0.25', '–')
+    """
+    if value is None or np.isnan(value):
+        return "–"
+    if np.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    text = f"{value:,.{digits}f}"
+    if text.startswith("-"):
+        text = text[1:] if not float(text.replace(",", "")) else f"−{text[1:]}"
+    return text
+
+
+def count(value: Any) -> str:
+    """A count with thousands separators; ``<11`` where it is masked for being less.
+
+    Examples
+    --------
+    >>> count(12345), count(-11), count(float("nan"))
+    ('12,345', '<11', '–')
+    """
+    if value is None or pd.isna(value):
+        return "–"
+    return f"<{-int(value):,}" if value < 0 else f"{int(value):,}"
+
+
+def percent(part: float, whole: float) -> str:
+    """A count with its share, unless one of the two is masked.
+
+    Examples
+    --------
+    >>> percent(25, 100), percent(-11, 100)
+    ('25 (25.0%)', '<11')
+    """
+    return f"{count(part)} ({100 * part / whole:.1f}%)" if part >= 0 and whole > 0 else count(part)
+
+
+def p_text(p: float) -> str:
+    """A p-value as papers print it.
+
+    Examples
+    --------
+    >>> p_text(0.0002), p_text(0.0314)
+    ('<0.001', '0.031')
+    """
+    if p is None or np.isnan(p):
+        return "–"
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """Names with commas between, the rest counted.
+
+    Examples
+    --------
+    >>> listed(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])} and {len(names) - most:,} more"

@@ -1,0 +1,583 @@
+"""The report as a reader, a screen reader and a hostile label meet it."""
+
+from __future__ import annotations
+
+import base64
+import builtins
+import pickle
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+import cfair
+from cfair.cli import main
+from cfair.errors import DataError
+from cfair.report import blocks, pictures, sections
+from cfair.report.blocks import Figure as ReportFigure
+from cfair.report.colours import DARK, LIGHT, TEXT_ON
+from cfair.report.findings import findings, gap_findings
+from cfair.report.pictures import MOST_BYTES
+from cfair.report.provenance import fingerprint
+from cfair.results.calls import shown
+
+matplotlib.use("Agg")
+# What is warned of stands on the page; here groups are small on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::cfair.errors.CfairWarning")
+
+PROPENSITY = "treated ~ sex * race + risk + age + sbp"
+VOID = {"meta", "link", "img", "br", "hr", "input"}
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, text by tag, and whether every tag is closed."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.tags, self.stack, self.texts, self.wrong = [], [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.stack.append(tag)
+
+    def handle_endtag(self, tag):
+        if not self.stack or self.stack[-1] != tag:
+            self.wrong.append(tag)
+        else:
+            self.stack.pop()
+
+    def handle_data(self, data):
+        self.texts.append((self.stack[-1] if self.stack else "", data))
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.tags if name == tag]
+
+    @property
+    def text(self):
+        return " ".join(" ".join(t for tag, t in self.texts if tag != "style").split())
+
+
+def cohort(n=1200):
+    return cfair.load_cohort().iloc[:n]
+
+
+def audit_of(table, **roles):
+    given = {"outcome": "readmitted", "score": "risk", "cutoff": 0.5, "groups": ["sex", "race"]}
+    return cfair.Audit(table, **{**given, **roles})
+
+
+@pytest.fixture(scope="module")
+def audit():
+    return audit_of(cohort())
+
+
+@pytest.fixture(scope="module")
+def results(audit):
+    ipw = audit.counterfactual(PROPENSITY, n_perm=30, n_boot=25, seed=7)
+    return (
+        ipw,
+        audit.counterfactual(PROPENSITY, outcome_model="~ sex * race + risk + age + sbp"),
+        audit.small_subgroups(
+            PROPENSITY, outcome_model="~ age + sbp", membership="~ age + sbp", n_boot=0
+        ),
+        audit.group_intervention(outcome_model="~ age + sbp", membership="~ age + sbp"),
+        audit.performance(),
+        audit.interaction("fpr"),
+        audit.equivalence("tpr", margin=(0.8, 1.25), reference=("M", "White")),
+        ipw.equivalence("cfpr", margin=(-0.1, 0.1), contrast="difference"),
+    )
+
+
+def stub(draw, alt, caption):
+    """In place of a drawing, which takes longer than all else."""
+    return ReportFigure("data:image/png;base64,", alt, caption, 400, 300)
+
+
+@pytest.fixture
+def no_pictures(monkeypatch):
+    """Pages without drawing; what is drawn has tests of its own."""
+    monkeypatch.setattr(sections, "picture", stub)
+
+
+@pytest.fixture(scope="module")
+def whole(audit, results, tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "new folder" / "page.html"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sections, "picture", stub)
+        assert audit.report(path, *results, guideline="tripod+ai") == path
+    return path.read_text(encoding="utf-8")
+
+
+def draw_page(path, n_jobs=1):
+    """A page with its pictures, small enough to be drawn in a test."""
+    audit = audit_of(cohort(600), groups="sex")
+    ipw = audit.counterfactual("treated ~ sex + risk + age", n_boot=25, seed=3, n_jobs=n_jobs)
+    return audit.report(path, ipw)
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    return draw_page(tmp_path_factory.mktemp("drawn") / "page.html").read_text(encoding="utf-8")
+
+
+def test_everything_is_on_the_page_in_order(whole):
+    page = Page(whole)
+    assert not page.wrong
+    assert not page.stack
+    ids = [a["id"] for a in page.all("section")]
+    assert ids == [
+        *("cohort", "findings", "meaning", "representation", "observed", "counterfactual", "group"),
+        *("score", "interaction", "plots", "diagnostics", "equivalence", "methods", "repeat"),
+        "guideline",
+    ]
+    for word in ("IPW", "AIPW", "small subgroups", "M & White", "Three meanings", "SHA-256"):
+        assert word in page.text
+    assert len(whole.encode()) < 200_000  # without pictures
+
+
+def test_pictures_are_small_and_hold_what_is_drawn(drawn):
+    found = [a["src"].partition(";base64,") for a in Page(drawn).all("img")]
+    assert len(found) == 3
+    assert len(drawn) < 300_000
+    for kind, _, content in found:
+        assert kind == "data:image/svg+xml"
+        assert len(base64.b64decode(content)) <= MOST_BYTES
+        assert b"<date>" not in base64.b64decode(content)
+    assert b">   F<" in base64.b64decode(found[0][2]).replace(b"\xc2\xa0", b" ")
+
+
+def test_a_large_picture_becomes_one_of_few_colours(monkeypatch):
+    monkeypatch.setattr(pictures, "MOST_BYTES", 1000)
+    figure = Figure(figsize=(3, 2))
+    figure.add_subplot().plot([1, 2])
+    found = pictures.picture(lambda: figure, "a line that rises", "A line")
+    assert found.source.startswith("data:image/png;base64,")
+    assert len(base64.b64decode(found.source.partition(",")[2])) < 10_000
+    assert (found.width, found.height) == (288, 192)
+
+
+def test_figures_on_the_page_are_those_of_the_frames(whole, audit, results):
+    text = Page(whole).text
+    for frame, metric in ((audit.observed().rates, "fpr"), (results[0].rates, "cfpr")):
+        for row in frame[frame["metric"] == metric].to_dict("records"):
+            assert blocks.rate(row["estimate"], row["ci_low"], row["ci_high"]) in text
+
+
+@pytest.mark.parametrize("name", ["whole", "drawn"])
+def test_nothing_is_fetched_and_nothing_runs(name, request):
+    whole = request.getfixturevalue(name)
+    page = Page(whole)
+    assert not {"script", "link", "iframe", "object", "embed", "base"} & {t for t, _ in page.tags}
+    for _, attributes in page.tags:
+        for name, value in attributes.items():
+            assert not name.startswith("on")
+            if name in ("src", "href", "srcset", "action", "xlink:href"):
+                assert re.match(r"(data:image/(png|svg\+xml);base64,|#)", value)
+    assert "url(" not in whole
+    assert "@import" not in whole
+    assert "http://" not in whole
+    assert "https://" not in whole
+    assert any("default-src 'none'" in a.get("content", "") for a in page.all("meta"))
+
+
+def test_links_within_the_page_have_their_targets_and_ids_are_unique(whole):
+    page = Page(whole)
+    ids = [a["id"] for _, a in page.tags if "id" in a]
+    assert len(ids) == len(set(ids))
+    assert {a["href"][1:] for a in page.all("a")} <= set(ids)
+    labelled = {a["aria-labelledby"] for _, a in page.tags if "aria-labelledby" in a}
+    assert labelled <= set(ids)
+
+
+def test_a_screen_reader_finds_its_way(whole):
+    page = Page(whole)
+    assert page.all("html")[0]["lang"] == "en"
+    levels = [int(t[1]) for t, _ in page.tags if re.fullmatch("h[1-6]", t)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert max(np.diff(levels)) <= 1
+    tables = page.all("table")
+    assert len(tables) == len(page.all("caption")) == len(page.all("thead"))
+    assert all(a.get("scope") in ("col", "row", "rowgroup") for a in page.all("th"))
+    alts = [a["alt"] for a in page.all("img")]
+    assert len(alts) >= 10
+    assert len(set(alts)) == len(alts)
+    assert min(map(len, alts)) > 60
+    assert all(int(a["width"]) > 100 for a in page.all("img"))
+
+
+def luminance(colour):
+    parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one, other):
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
+def test_text_has_the_contrast_of_wcag_aa(colours):
+    assert contrast("#ffffff", "#000000") == pytest.approx(21)
+    for text, ground in TEXT_ON:
+        assert contrast(colours[text], colours[ground]) >= 4.5, (text, ground)
+
+
+def test_every_colour_of_the_style_sheet_is_a_pair_that_was_checked(whole):
+    style = whole.partition("<style>")[2].partition("</style>")[0]
+    used = set(re.findall(r"var\(--([a-z-]+)\)", style))
+    assert used <= set(LIGHT)
+    assert set(LIGHT) == set(DARK)
+    as_text = set(re.findall(r"(?<![-\w])color:var\(--([a-z-]+)\)", style))
+    grounds = set(re.findall(r"background:var\(--([a-z-]+)\)", style))
+    assert as_text <= {text for text, _ in TEXT_ON}
+    assert grounds <= {ground for _, ground in TEXT_ON}
+    assert "prefers-color-scheme:dark" in style
+    assert "@media print" in style
+
+
+NASTY = [
+    "<script>alert(1)</script>",
+    '"><img onerror=alert(2) src=x>',
+    "\u202egnitirw \u05d0\u05d1\u05d2",
+    "\U0001f469\U0001f3fd\u200d\u2695\ufe0f nurse",
+    "{{ 7 * 7 }}{% raw %}",
+    "a\x00b\x1b[31m & 'c' --> $x_1$",
+]
+
+
+def nasty_table():
+    table = cohort(1500).reset_index(drop=True)
+    return table.assign(race=[NASTY[k % len(NASTY)] for k in range(len(table))])
+
+
+def test_labels_stay_text(tmp_path, no_pictures):
+    table = nasty_table().rename(columns={"race": "<b>race</b>", "readmitted": "<i>died"})
+    audit = audit_of(table, outcome="<i>died", groups=["sex", "<b>race</b>"])
+    path = audit.report(
+        tmp_path / "r.html",
+        audit.counterfactual("treated ~ sex + <b>race</b> + risk + age"),
+        audit.performance(),
+        audit.interaction("fpr"),
+        audit.equivalence("tpr"),
+        title=NASTY[0],
+        question=NASTY[1],
+        date=NASTY[4],
+        guideline="tripod+ai",
+    )
+    source = path.read_text(encoding="utf-8")
+    page = Page(source)
+    assert not page.wrong
+    assert {t for t, _ in page.tags} & {"script", "i"} == set()
+    assert all("onerror" not in a for _, a in page.tags)
+    for text in (*NASTY[:2], NASTY[3], NASTY[4], "<b>race</b>", "<i>died"):
+        assert text in page.text
+    assert "\u2068\u202egnitirw \u05d0\u05d1\u05d2\u2069" in page.text
+    assert "\x00" not in source
+    assert "\x1b" not in source
+    for attributes in page.all("img"):
+        assert set(attributes) == {"src", "alt", "width", "height"}
+    assert blocks.label("half \ud800 a pair") == "half \ufffd a pair"
+
+
+def test_labels_stay_text_in_pictures(monkeypatch):
+    monkeypatch.setattr(pictures, "MOST_BYTES", 10**7)
+    table = nasty_table()
+    observed = audit_of(table).observed()
+    figure = sections.plot_blocks(observed, [])[0]
+    kind, _, content = figure.source.partition(";base64,")
+    assert kind == "data:image/svg+xml"
+    svg = base64.b64decode(content).decode()
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in svg
+    assert "<script" not in svg
+    assert "<img" not in svg
+    assert " on" + "error" not in re.sub(r">[^<]*<", "><", svg)
+
+
+def test_the_same_data_and_seed_give_the_same_bytes(drawn, tmp_path):
+    np.random.seed(5)
+    with matplotlib.rc_context({"font.size": 14, "axes.facecolor": "yellow"}):
+        again = draw_page(tmp_path / "other.html", n_jobs=2)  # with another style and more workers
+    assert again.read_text(encoding="utf-8") == drawn
+    assert "seed 3" in drawn
+
+
+def test_a_date_is_there_if_it_is_given(tmp_path, audit, no_pictures):
+    plain = audit.report(tmp_path / "a.html").read_text(encoding="utf-8")
+    dated = audit.report(tmp_path / "b.html", date="30 November 2026").read_text(encoding="utf-8")
+    assert "30 November 2026" not in plain
+    assert dated.replace('<p class="soft">30 November 2026</p>\n', "") == plain
+
+
+def test_observed_and_representation_are_computed_unless_given(tmp_path, audit, no_pictures):
+    alone = Page(audit.report(tmp_path / "a.html").read_text(encoding="utf-8")).text
+    assert "Nothing counterfactual is computed" in alone
+    assert "audit.observed()" in alone
+    wide = audit.observed(level=0.8)
+    given = Page(audit.report(tmp_path / "b.html", wide, audit.representation(min_count=500))
+                 .read_text(encoding="utf-8")).text  # fmt: skip
+    assert "audit.observed(level=0.8)" in given
+    assert "80% intervals" in given
+    assert "fewer than 500 rows" in given
+
+
+def test_the_exact_calls_versions_and_fingerprint_are_there(whole, audit, results):
+    text = Page(whole).text
+    assert (
+        "audit = cfair.Audit(data, outcome='readmitted', groups=['sex', 'race'], score='risk', "
+        "cutoff=0.5)"
+    ) in text
+    assert f"audit.counterfactual(propensity='{PROPENSITY}', n_boot=25, n_perm=30, seed=7)" in text
+    assert ".equivalence(metrics='cfpr', margin=(-0.1, 0.1), contrast='difference')" in text
+    for name, value in sections.versions():
+        assert f"{name} {value}" in text
+    for result in results:
+        assert fingerprint(result.cohort) in text
+
+
+def test_a_call_keeps_no_data():
+    table = cohort(400)
+    audit = audit_of(table.drop(columns="risk"), score=table["risk"].to_numpy())
+    pi = np.full(400, 0.3)
+    observed = audit.observed()
+    assert observed.call == "audit.observed()"
+    assert pickle.loads(pickle.dumps(observed)).call == "audit.observed()"
+    assert shown(pi) == "<400 values>"
+    assert shown(table) == f"<400 x {table.shape[1]} table>"
+    assert shown(pd.Series([1, 2])) == "<2 values>"
+    assert shown(list(range(30))) == "<30 values>"
+    assert "0x" not in shown(np.random.default_rng(1))
+
+
+def test_a_fingerprint_is_of_the_data_and_not_of_the_table(audit):
+    table = cohort()
+    own = fingerprint(audit.observed().cohort)
+    again = audit_of(table.rename(columns={"bmi": "weight"}).set_index("age", drop=False))
+    assert fingerprint(again.observed().cohort) == own
+    changed = table.copy()
+    changed.loc[changed.index[3], "risk"] += 1e-9
+    assert fingerprint(audit_of(changed).observed().cohort) != own
+    assert fingerprint(audit_of(table.iloc[::-1]).observed().cohort) != own
+
+
+def test_findings_say_what_is_unknown_and_never_that_something_is_fair(audit, results):
+    observed = audit.observed()
+    said = findings(audit.representation(), observed, results)
+    text = " ".join(f"{lead} {rest}" for _, items in said for lead, rest in items)
+    assert not re.search(r"\b(un)?fair|\bbias|significan|complian", text, re.IGNORECASE)
+    gaps = observed.gaps(["fpr", "tpr", "selection_rate"])
+    gaps = gaps[gaps["by"] == "sex x race"].set_index("metric")
+    for metric, (lead, rest) in zip(gaps.index, gap_findings(observed), strict=True):
+        known = gaps.loc[metric, "ci_low"] > 0
+        assert ("groups differ, by" in lead) == known
+        assert ("cannot tell" in lead) == (not known)
+        assert ("no evidence that the groups are alike" in rest) == (not known)
+        assert f"{gaps.loc[metric, 'gap']:.2f}" in lead + rest
+    without = next(r for r in results if "small" in getattr(r, "estimator", ""))
+    assert all("no interval was computed" in rest for _, rest in gap_findings(without))
+
+
+def test_undefined_rates_are_dashes_with_their_reasons(tmp_path, no_pictures):
+    table = cohort(600).reset_index(drop=True)
+    none = (table["sex"] == "F") & (table["race"] == "Other")
+    table.loc[none, "readmitted"] = 0
+    page = audit_of(table).report(tmp_path / "r.html").read_text(encoding="utf-8")
+    text = Page(page).text
+    assert "No rate: F & Other, TPR: no events" in text
+
+
+def test_rows_left_out_are_counted_with_the_reason(tmp_path, no_pictures):
+    table = cohort(600).reset_index(drop=True)
+    table.loc[:8, "race"] = None
+    table.loc[5:29, "age"] = np.nan
+    audit = audit_of(table, missing="drop")
+    ipw = audit.counterfactual(PROPENSITY)
+    text = Page(audit.report(tmp_path / "r.html", ipw).read_text(encoding="utf-8")).text
+    assert "read 600 rows of the table left out 9 race missing: 9 used 591" in text
+    assert "570 rows used (30 dropped: race missing (9), age missing (25))" in text
+
+
+def test_the_guideline_supports_and_does_not_certify(whole):
+    page = Page(whole)
+    text = page.text.partition("Items of TRIPOD+AI")[2]
+    for item in ("6c", "10", "11", "12e", "14", "18f", "20b", "21", "23a"):
+        assert re.search(rf"\b{item}\b", text)
+    assert "supports" in text
+    assert "left to the author" in text
+    assert "compl" + "iant" not in page.text.lower()
+
+
+def test_what_cannot_be_written_is_refused_before_any_work(tmp_path, audit, results):
+    other = audit_of(cohort(), groups="sex").observed()
+    with pytest.raises(DataError, match=r"must end in \.html"):
+        audit.report(tmp_path / "page.pdf")
+    with pytest.raises(DataError, match="of another audit"):
+        audit.report(tmp_path / "page.html", results[4], other)
+    with pytest.raises(TypeError, match="result 1 is of type DataFrame"):
+        audit.report(tmp_path / "page.html", other.rates)
+    with pytest.raises(ValueError, match="guideline must be one of 'tripod"):
+        audit.report(tmp_path / "page.html", guideline="strobe")
+    with pytest.raises(DataError, match="two results are of type ObservedResult"):
+        audit.report(tmp_path / "page.html", other, other)
+    there = tmp_path / "there.html"
+    there.write_text("mine")
+    with pytest.raises(DataError, match="overwrite=True"):
+        audit.report(there, overwrite=False)
+    with pytest.raises(DataError, match="is a file, not a folder"):
+        audit.report(there / "page.html")
+    assert there.read_text() == "mine"
+    assert [p.name for p in tmp_path.iterdir()] == ["there.html"]
+
+
+def test_without_jinja2_it_says_what_to_install(tmp_path, audit, monkeypatch):
+    real = builtins.__import__
+
+    def importing(name, *args, **options):
+        if name.split(".")[0] == "jinja2":
+            raise ImportError(name)
+        return real(name, *args, **options)
+
+    monkeypatch.setattr(builtins, "__import__", importing)
+    with pytest.raises(ImportError, match=r'pip install "cfair\[report\]"'):
+        audit.report(tmp_path / "page.html")
+
+
+def test_many_groups_are_cut_with_a_word(tmp_path, no_pictures):
+    table = cohort().reset_index(drop=True)
+    table["site"] = [f"site {k % 29:02d}" for k in range(len(table))]
+    audit = audit_of(table, groups=["sex", "site"])
+    page = audit.report(tmp_path / "r.html", audit.interaction("fpr"), audit.equivalence("fpr"))
+    source = page.read_text(encoding="utf-8")
+    assert "of 58 groups not shown" in source
+    assert len(source) < 300_000
+
+
+def test_masked_counts_stay_masked(tmp_path, no_pictures):
+    table = cohort(700)
+    audit = audit_of(table, suppress_below=11)
+    page = audit.report(tmp_path / "r.html", audit.counterfactual(PROPENSITY), audit.performance())
+    text = Page(page.read_text(encoding="utf-8")).text
+    plain = audit_of(table).observed().rates.set_index("metric").loc["fpr"]
+    assert (plain["events"] < 11).any()
+    assert "suppress_below=11" in text
+    assert "A fingerprint of the data is left out" in text
+    assert "the table of balance and the plot of propensities" in text
+    assert "sex[T.M]:race[T.Other]" not in text  # its mean would be a count
+    assert not re.search(r"SHA-256|[0-9a-f]{64}", text)
+    small = plain[plain["events"] < 11]["group"].tolist()
+    for group in small:
+        cells = text.partition("Observed rates (95%")[2].partition(f"{group} ")[2].split()
+        assert cells[1] in ("<11", "–")
+
+
+def test_the_command_line_writes_the_page(tmp_path, capsys, no_pictures):
+    data, page = tmp_path / "patients.csv", tmp_path / "page.html"
+    cohort(600).to_csv(data, index=False)
+    call = ["audit", str(data), "--outcome", "readmitted", "--score", "risk", "--groups", "sex"]
+    options = ["--propensity", "treated ~ sex + risk + age", "--title", "A <b>title</b>"]
+    assert main([*call, *options, "--html", str(page), "--guideline", "tripod+ai"]) == 0
+    assert f"Everything on one page: {page}" in capsys.readouterr().out
+    read = Page(page.read_text(encoding="utf-8"))
+    assert "A <b>title</b>" in read.text
+    assert "propensity='treated ~ sex + risk + age'" in read.text
+    assert "Items of TRIPOD+AI" in read.text
+    for wrong, word in (
+        (["--html", str(tmp_path / "p.txt")], ".html"),
+        (["--guideline", "tripod+ai"], "--html"),
+    ):
+        assert main([*call, *wrong]) == 2
+        assert word in capsys.readouterr().err
+
+
+# -- forest ---------------------------------------------------------------------------------------
+
+
+def test_a_forest_has_headings_counts_and_numbers(audit):
+    result = audit.observed()
+    ax = result.plot_forest("fpr", margin=(0.8, 1.25), ax=Figure().add_subplot())
+    labels = [t.get_text() for t in ax.get_yticklabels()]
+    assert labels[:4] == ["All", "sex", "   F", "   M"]
+    assert labels[4] == "race"
+    assert labels[8] == "sex × race"
+    said = [t.get_text() for t in ax.texts]
+    row = result.overall.set_index("metric").loc["fpr"]
+    assert f"{row['n']:,}" in said
+    assert f"{row['events']:,}" in said
+    low, high, value = row["ci_low"], row["ci_high"], row["estimate"]
+    assert f"{value:.2f} ({low:.2f} to {high:.2f})" in said
+    (band,) = ax.patches
+    assert band.get_x() == pytest.approx(0.8 * value)
+    assert band.get_x() + band.get_width() == pytest.approx(1.25 * value)
+    line = next(x for x in ax.lines if len(x.get_xdata()) == 2 and x.get_linestyle() == "--")
+    assert line.get_xdata()[0] == pytest.approx(value)
+
+
+def test_attributes_and_intersections_follow_the_order_asked_for(audit):
+    ax = audit.observed().plot_forest(
+        ["fpr", "tpr"], attributes=["race", "sex"], reference=("M", "White"),
+        ax=Figure().add_subplot(),
+    )  # fmt: skip
+    labels = [t.get_text().strip() for t in ax.get_yticklabels()]
+    assert labels[:3] == ["FPR", "All", "race"]
+    at = labels.index("sex × race")
+    assert labels[at + 1 : at + 4] == ["F & Black", "M & Black", "F & Other"]
+    only = audit.observed().plot_forest(
+        "fpr", attributes="race", intersections=False, reference=None, ax=Figure().add_subplot()
+    )
+    assert len(only.get_yticklabels()) == 5
+
+
+def test_a_row_without_a_rate_has_a_hollow_mark_and_its_reason():
+    table = cohort(600).reset_index(drop=True)
+    table.loc[(table["sex"] == "F") & (table["race"] == "Other"), "readmitted"] = 0
+    ax = audit_of(table).observed().plot_forest("tpr", ax=Figure().add_subplot())
+    assert "no events" in [t.get_text() for t in ax.texts]
+    marks = [line for line in ax.lines if line.get_marker() == "X"]
+    assert [line.get_markerfacecolor() for line in marks] == ["white"]
+
+
+def test_a_forest_refuses_what_it_cannot_draw(audit, results):
+    result = audit.observed()
+    with pytest.raises(DataError, match="attributes must be of 'sex', 'race', not 'age'"):
+        result.plot_forest("fpr", attributes=["age"])
+    with pytest.raises(ValueError, match="margin"):
+        result.plot_forest("fpr", margin=0.1)
+    with pytest.raises(ValueError, match="needs a reference"):
+        result.plot_forest("fpr", margin=(0.8, 1.25), reference=None)
+    with pytest.raises(ValueError, match="no share"):
+        results[4].plot_forest("calibration_slope")
+    with pytest.raises(TypeError, match="ax must be one matplotlib Axes"):
+        result.plot_forest("fpr", ax=3)
+
+
+# -- in a browser ---------------------------------------------------------------------------------
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+def test_a_browser_opens_it_without_complaint(drawn, tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text(drawn, encoding="utf-8")
+    done = subprocess.run(
+        [
+            *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"),
+            *("--dump-dom", f"--user-data-dir={tmp_path / 'profile'}", path.as_uri()),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0
+    assert "CONSOLE" not in done.stderr
+    assert '<section id="repeat"' in done.stdout
