@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from cfair.cohort import Cohort, declare, make_cohort
+from cfair.disclosure import check_below
 from cfair.roles import Declared, Roles
 
 if TYPE_CHECKING:
@@ -20,6 +22,24 @@ if TYPE_CHECKING:
     from cfair.results.performance import PerformanceResult
     from cfair.results.representation import RepresentationResult
     from cfair.results.small_subgroups import SmallSubgroupResult
+    from cfair.results.table_one import TableOneResult
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _recorded(verb: Callable[P, R]) -> Callable[P, R]:
+    """A verb whose result keeps the call that made it, for the report."""
+
+    @wraps(verb)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        from cfair.results.calls import record_call
+
+        result = verb(*args, **kwargs)
+        record_call(result, f"audit.{verb.__name__}", verb, args, kwargs)
+        return result
+
+    return call
 
 
 class Audit:
@@ -63,6 +83,14 @@ class Audit:
         Groups with fewer rows are warned of.
     small_groups : {"warn", "drop"}, default "warn"
         Whether groups below `min_group_size` stay.
+    suppress_below : int, optional
+        Disclosure control: in every result of this audit counts of 1 to ``suppress_below - 1``
+        rows are masked, and further counts so that no masked one is a sum or difference of what is
+        shown; a rate is shown where its numerator, its denominator and their difference may be.
+        11 is the rule of CMS, 20 that of All of Us. A count of 0 is shown. By default nothing is
+        masked. See `cfair.disclosure` for what is protected. Results whose rows differ, because a
+        formula has missing values, are not protected against each other; and patients behind
+        `cohort`, propensities and other values by row are for the analyst only.
 
     Raises
     ------
@@ -97,6 +125,7 @@ class Audit:
         missing: str = "raise",
         min_group_size: int | None = None,
         small_groups: str = "warn",
+        suppress_below: int | None = None,
     ) -> None:
         self._counted: Declared = declare(
             data,
@@ -114,6 +143,7 @@ class Audit:
                 missing=missing,
                 min_group_size=min_group_size,
                 small_groups=small_groups,
+                suppress_below=check_below(suppress_below),
             ),
             count=True,
         )
@@ -140,6 +170,7 @@ class Audit:
         """
         return make_cohort(self._declared, columns)
 
+    @_recorded
     def observed(
         self,
         *,
@@ -188,6 +219,7 @@ class Audit:
             aggregate_interval=aggregate_interval,
         )
 
+    @_recorded
     def equivalence(
         self,
         metrics: str | Sequence[str] | None = None,
@@ -272,6 +304,7 @@ class Audit:
             adjust=adjust,
         )
 
+    @_recorded
     def performance(
         self,
         *,
@@ -356,6 +389,7 @@ class Audit:
             aggregate_interval=aggregate_interval,
         )
 
+    @_recorded
     def interaction(
         self,
         metrics: str | Sequence[str] = ("selection_rate", "tpr", "fpr", "ppv"),
@@ -440,6 +474,7 @@ class Audit:
             level=level,
         )
 
+    @_recorded
     def representation(
         self,
         *,
@@ -502,6 +537,7 @@ class Audit:
         thresholds = check_thresholds(floor, min_count, disclosure, rate, level, denominator)
         return representation(self._counts(), thresholds)
 
+    @_recorded
     def counterfactual(
         self,
         propensity: Any = None,
@@ -652,6 +688,7 @@ class Audit:
             u_delta=u_delta,
         )
 
+    @_recorded
     def group_intervention(
         self,
         *,
@@ -832,6 +869,7 @@ class Audit:
             u_delta=u_delta,
         )
 
+    @_recorded
     def small_subgroups(
         self,
         propensity: Any,
@@ -1041,13 +1079,172 @@ class Audit:
             u_delta=u_delta,
         )
 
+    def report(
+        self,
+        path: str | Path,
+        *results: Any,
+        title: str | None = None,
+        question: str | None = None,
+        guideline: str | None = None,
+        date: str | None = None,
+        overwrite: bool = True,
+    ) -> Path:
+        """Write results as one page of HTML that needs nothing beside itself.
+
+        Observed rates and representation are computed if they are not among the results. The page
+        says who was analysed, what was found and how sure it is, which meaning of "counterfactual"
+        it has, what to be careful about, the methods with references, and the calls, versions,
+        seeds and a fingerprint of the data. It opens without a network, prints, and holds no rows.
+
+        Parameters
+        ----------
+        path : path
+            Ending in .html; its folder is made if it is not there.
+        *results : results of this audit
+            Of `counterfactual`, `small_subgroups`, `group_intervention`, `performance`,
+            `interaction`, `equivalence`, `observed` and `representation`, in any number (the last
+            two once).
+        title : str, optional
+            By default it names the call, the event and the attributes.
+        question : str, optional
+            What the audit is to answer, in a sentence.
+        guideline : {"tripod+ai"}, optional
+            Adds a table of the guideline's items that the page supports, and of what is left to
+            the author.
+        date : str, optional
+            Printed under the title. Without it the same data and seed give the same bytes.
+        overwrite : bool, default True
+            Whether a file of this name is replaced.
+
+        Returns
+        -------
+        pathlib.Path
+            Where the page is.
+
+        Raises
+        ------
+        ImportError
+            If jinja2 is not installed: ``pip install "cfair[report]"``.
+        DataError
+            If a result is of another audit, or the file cannot be written there.
+        TypeError
+            If something is no result of an audit.
+        ValueError
+            For an unknown guideline.
+
+        References
+        ----------
+        Collins GS, Moons KGM, Dhiman P et al. (2024). TRIPOD+AI statement: updated guidance for
+        reporting clinical prediction models that use regression or machine learning methods. BMJ
+        385, e078378.
+
+        Examples
+        --------
+        >>> import tempfile, cfair
+        >>> audit = cfair.Audit(
+        ...     cfair.load_cohort(), outcome="readmitted", score="risk", cutoff=0.5, groups="sex"
+        ... )
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     page = audit.report(f"{folder}/report.html", title="Readmission, by sex")
+        ...     page.name, "<h1>Readmission, by sex</h1>" in page.read_text(encoding="utf-8")
+        ('report.html', True)
+        """
+        from cfair.report import write_report
+        from cfair.results.calls import declaration_text
+
+        level = next((r.level for r in results if hasattr(r, "rates")), 0.95)
+        return write_report(
+            path,
+            results,
+            declaration=declaration_text(self._counted.roles),
+            observe=partial(self.observed, level=level),
+            represent=partial(self.representation, level=level),
+            title=title,
+            question=question,
+            guideline=guideline,
+            date=date,
+            overwrite=overwrite,
+        )
+
+    @_recorded
+    def table_one(
+        self,
+        covariates: Sequence[str] | None = None,
+        by: str | None = None,
+        *,
+        median: Sequence[str] = (),
+        differences: bool = False,
+    ) -> TableOneResult:
+        """Table 1: the patients of every group by their covariates, beside all of them.
+
+        Numbers are given as mean (SD) or median [quartiles], categories as n (%) of those with a
+        value, and missing values are counted. There are no tests: they would be of no hypothesis.
+
+        Parameters
+        ----------
+        covariates : sequence of str, optional
+            Columns in their order; by default those with a role, then all others of the table.
+        by : str, optional
+            Columns of the table are the levels of this attribute; the intersectional groups by
+            default.
+        median : sequence of str, optional
+            Numbers that are given as median [quartiles].
+        differences : bool, default False
+            Add the largest standardised difference between two groups.
+
+        Returns
+        -------
+        TableOneResult
+            Prints; ``cells`` is the tidy frame, and ``to_gt``, ``to_latex``, ``to_markdown`` and
+            ``to_excel`` write it.
+
+        Raises
+        ------
+        DataError
+            If there is no such column or attribute, or a category has too many levels.
+
+        References
+        ----------
+        Yang D, Dalton JE (2012). A unified approach to measuring the effect size between two groups
+        using SAS. SAS Global Forum 2012, paper 335.
+
+        Examples
+        --------
+        >>> import cfair
+        >>> audit = cfair.Audit(
+        ...     cfair.load_cohort(), outcome="readmitted", score="risk", cutoff=0.5, groups="sex"
+        ... )
+        >>> print(audit.table_one(["age", "readmitted"]).to_markdown())
+        | Characteristic        |      Overall |          F |          M |
+        |:----------------------|-------------:|-----------:|-----------:|
+        | **Patients**          |              |            |            |
+        | n                     |        5,000 |      2,670 |      2,330 |
+        | **age**               |              |            |            |
+        | mean (SD)             |   63.6 (9.6) | 64.3 (9.5) | 62.8 (9.6) |
+        | **readmitted, n (%)** |              |            |            |
+        | 1                     | 1,087 (21.7) | 626 (23.4) | 461 (19.8) |
+        <BLANKLINE>
+        Numbers are mean (SD), or median [IQR]; categories n (%) of those with a value.
+        """
+        from cfair.analyses.table_one import table_one
+
+        return table_one(
+            self.cohort(),
+            self._declared,
+            covariates,
+            by=by,
+            median=median,
+            differences=differences,
+        )
+
     def __repr__(self) -> str:
         declared = self._counted
-        groups = self._counts().groups
+        cohort = self._counts()
+        groups = cohort.groups
+        rows = "" if cohort.dropped.masked else f", {declared.n_rows:,} rows"
         assert declared.outcome is not None
         text = (
             f"Audit of {declared.rule} for {declared.outcome.name}, by "
-            f"{' x '.join(groups.attributes)} ({groups.n_groups:,} groups, "
-            f"{declared.n_rows:,} rows)"
+            f"{' x '.join(groups.attributes)} ({groups.n_groups:,} groups{rows})"
         )
         return "".join(c if c.isprintable() else " " for c in text)

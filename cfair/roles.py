@@ -60,6 +60,8 @@ class Roles:
         What happens to groups below `min_group_size`.
     both_outcomes : bool
         Whether an outcome with one value is refused.
+    suppress_below : int, optional
+        Counts from 1 to one less are masked in all results.
     """
 
     outcome: Any = None
@@ -76,6 +78,7 @@ class Roles:
     min_group_size: int | None = None
     small_groups: str = "warn"
     both_outcomes: bool = True
+    suppress_below: int | None = None
 
     def __post_init__(self) -> None:
         check_option("missing", self.missing, ("raise", "drop", "level"))

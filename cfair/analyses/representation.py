@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from cfair.analyses.representation_masks import masked_tables, shown_of_cohort, shown_of_table
 from cfair.cohort import Cohort
 from cfair.columns import read_attribute, read_binary
+from cfair.disclosure import KINDS, check_below, is_masked
 from cfair.errors import DataError
 from cfair.frame import as_table, is_name
 from cfair.groups import Factor
@@ -52,6 +54,7 @@ def representation(cohort: Cohort, thresholds: Thresholds) -> RepresentationResu
         n_read=cohort.n_read,
         missing={k: v for k, v in cohort.dropped.by_column.items() if k in groups.attributes},
     )
+    tables = masked_tables(tables, shown_of_cohort(cohort), cohort.dropped.masked)
     notes = list(cohort.notes)
     if cohort.weights is not None:
         notes.append(
@@ -59,7 +62,9 @@ def representation(cohort: Cohort, thresholds: Thresholds) -> RepresentationResu
         )
     if cohort.cluster is not None:
         notes.append("intervals of shares take rows as independent, clusters or not.")
-    return RepresentationResult(tables, tuple(cohort_facts(cohort)), tuple(notes))
+    return RepresentationResult(
+        tables, tuple(cohort_facts(cohort)), tuple(notes), cohort.suppress_below
+    )
 
 
 def _missing_level(cohort: Cohort, name: str, levels: Sequence[Any]) -> str | None:
@@ -81,6 +86,7 @@ def representation_of(
     rate: float = 0.2,
     level: float = 0.95,
     denominator: str = "known",
+    suppress_below: int | None = None,
 ) -> RepresentationResult:
     """Who is in a table: counts and shares of attributes and their intersections.
 
@@ -113,6 +119,9 @@ def representation_of(
     denominator : {"known", "all"}, default "known"
         Shares of cells are of the rows that have all attributes; or, as in Fair Code, of all rows.
         Shares of a single attribute are of the rows that have it.
+    suppress_below : int, optional
+        Mask counts of 1 to one less, and further ones so that no masked one can be computed, as
+        `cfair.Audit` does. A count of 0 is shown. By default nothing is masked.
 
     Returns
     -------
@@ -137,6 +146,7 @@ def representation_of(
     2  F & White  1658   0.98
     """
     thresholds = check_thresholds(floor, min_count, disclosure, rate, level, denominator)
+    below = check_below(suppress_below)
     names = [cross] if is_name(cross) else list(cross)
     if not names:
         raise DataError("cross must name one or more columns, for example ['sex', 'race'].")
@@ -154,25 +164,38 @@ def representation_of(
             table.column(outcome, "outcome"), "outcome", event=outcome_event, option="outcome_event"
         )
         events = np.where(found.missing, np.nan, found.values)
-        share = text.share(int(np.nansum(events)), int((~found.missing).sum()))
-        facts.append(("outcome", f"{found.name}, event {found.event}: {share}"))
-        if found.missing.any():
-            n = int(found.missing.sum())
+        facts.append(("outcome", f"{found.name}, event {found.event}: "))
+    attributes = list(with_missing(attributes, missing))
+    tables = describe(attributes, thresholds, events=events)
+    shown = shown_of_table(attributes, events, below)
+    tables = masked_tables(tables, shown)
+    if events is not None:
+        unknown = float(np.isnan(events).sum())
+        counts = [float(np.nansum(events)), float(len(events)) - unknown, unknown]
+        if shown is not None:
+            every = np.ones((1, shown.cells.shape[1]))
+            kinds = (KINDS["events"], KINDS["n"] - KINDS["fp"], KINDS["fp"])
+            counts = [float(shown.protection.counts(every, kind)[0]) for kind in kinds]
+        facts[1] = ("outcome", facts[1][1] + text.share(counts[0], counts[1]))
+        if unknown:
+            n = text.count(counts[2])
             notes.append(f"{found.name} is missing in {n} rows: neither events nor non-events.")
-    tables = describe(with_missing(attributes, missing), thresholds, events=events)
     facts[0] = ("table", _rows(tables, missing))
-    return RepresentationResult(tables, tuple(facts), tuple(notes))
+    return RepresentationResult(tables, tuple(facts), tuple(notes), below)
 
 
 def _rows(tables: RepresentationTables, missing: str) -> str:
     gone = tables.n_read - tables.n_known
-    rows = f"{tables.n_read:,} rows, {tables.n_known:,} with all attributes"
+    if is_masked(tables.n_read) or is_masked(tables.n_known):
+        gone = np.nan
+    read, known = text.count(tables.n_read), text.count(tables.n_known)
+    rows = f"{read} rows, {known} with all attributes"
     frame = tables.attributes
     by = [
-        f"{a} missing ({n:,})"
+        f"{a} missing ({text.count(n)})"
         for a, n in zip(frame["attribute"], frame["missing"], strict=True)
         if n
     ]
     if missing == "level":
         return f"{rows}; a missing value is a level"
-    return f"{rows} ({gone:,} in no cell: {', '.join(by)})" if gone else rows
+    return f"{rows} ({text.count(gone)} in no cell: {', '.join(by)})" if gone else rows

@@ -66,9 +66,9 @@ class RepresentationTables:
     groups : Groups
         Crossed attributes of the rows that have them all.
     cells, levels, attributes, associations : pandas.DataFrame
-    n_read : int
-        Rows, those with missing attributes included.
-    n_known : int
+    n_read : float
+        Rows, those with missing attributes included; masked as in `cfair.disclosure`.
+    n_known : float
         Rows that have all attributes.
     thresholds : Thresholds
     """
@@ -78,8 +78,8 @@ class RepresentationTables:
     levels: pd.DataFrame
     attributes: pd.DataFrame
     associations: pd.DataFrame
-    n_read: int
-    n_known: int
+    n_read: float
+    n_known: float
     thresholds: Thresholds
 
 

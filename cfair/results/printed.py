@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from html import escape
+from typing import ClassVar
+
+from cfair.results.tabulated import Tabulated
 
 _STYLE = "font-family: monospace; white-space: pre; overflow-x: auto; line-height: 1.3"
 
 
-class Printed:
+class Printed(Tabulated):
     """A result that is shown by its `summary`."""
+
+    #: The call that made the result, as text; empty where it was not recorded.
+    call: ClassVar[str] = ""
 
     def summary(self) -> str:
         """The result as text, as `print` shows it."""

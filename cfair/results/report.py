@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from cfair.cohort import Cohort
+from cfair.disclosure import KINDS, MASKED, is_masked, small_masks
 from cfair.groups import Groups
 from cfair.inference.equality import EqualityTest
 from cfair.inference.estimates import RateEstimates
@@ -26,19 +27,43 @@ MAX_MARGINS = 24
 
 def cohort_facts(cohort: Cohort) -> list[tuple[str, str]]:
     """Who was analysed, what was left out, what the event and the call are; counts are of rows."""
-    used = text.count(cohort.n_used)
-    rows = f"{text.count(cohort.n_read)} rows, {used} used ({cohort.dropped.sentence()})"
-    event = cohort.count(cohort.y)
+    events, positive = cohort.count(cohort.y), cohort.count(cohort.s)
+    counts = {"n": cohort.n_used, "events": events, "positive": positive}
+    n, event, flagged = (_shown(cohort, name, value) for name, value in counts.items())
+    read = "" if cohort.dropped.masked else f"{text.count(cohort.n_read)} rows, "
     return [
-        ("cohort", rows),
-        ("flagged", f"{cohort.rule} (S = 1): {text.share(cohort.count(cohort.s), cohort.n_used)}"),
+        ("cohort", f"{read}{text.count(n)} used ({cohort.dropped.sentence()})"),
+        ("flagged", f"{cohort.rule} (S = 1): {text.share(flagged, n)}"),
         (
             "outcome",
-            f"{cohort.outcome_name}, event {cohort.outcome_event}: "
-            f"{text.share(event, cohort.n_used)}",
+            f"{cohort.outcome_name}, event {cohort.outcome_event}: {text.share(event, n)}",
         ),
         ("weights", _weights(cohort)),
     ]
+
+
+def _shown(cohort: Cohort, kind: str, value: float) -> float:
+    """A count of all rows, masked if it has to be."""
+    if cohort.protection is None:
+        return value
+    return float(cohort.protection.counts(cohort.partitions[0], KINDS[kind])[0])
+
+
+def rate_text(
+    result: RatesResult, k: int, target: int, limits: tuple[Any, Any] | None, digits: int = 3
+) -> str:
+    """The k-th rate of a target with its interval, or that it is masked."""
+    if result.rows[k].notes[target].startswith(MASKED):
+        return "masked"
+    value = result.estimates[k].estimate[target]
+    if limits is None:
+        return text.number(value, digits)
+    return text.estimate(value, limits[0][target], limits[1][target], digits)
+
+
+def disclosure_fact(result: RatesResult) -> tuple[str, str]:
+    """What was masked, if anything may be."""
+    return ("disclosure", result.disclosure)
 
 
 def _weights(cohort: Cohort) -> str:
@@ -47,8 +72,9 @@ def _weights(cohort: Cohort) -> str:
         return ""
     if cohort.weights is None:
         return f"{cohort.weights_name}, equal in all rows: they change nothing"
-    zero = int(np.count_nonzero(cohort.weights == 0))
-    nothing = f"; {plural(zero, 'row')} of weight 0" if zero else ""
+    zero = small_masks(np.count_nonzero(cohort.weights == 0), cohort.suppress_below)
+    some = text.count(float(zero)) if is_masked(zero) else ""
+    nothing = f"; {some + ' rows' if some else plural(int(zero), 'row')} of weight 0" * bool(zero)
     return (
         f"{cohort.weights_name}, scaled to mean 1; effective size {text.count(cohort.kish)} of "
         f"{text.count(cohort.n_used)} (Kish){nothing}"
@@ -76,8 +102,13 @@ def plural(n: int, noun: str) -> str:
 def treatment_fact(cohort: Cohort) -> tuple[str, str]:
     """How many were treated."""
     assert cohort.d is not None
-    treated = text.share(cohort.count(cohort.d), cohort.n_used)
-    return ("treatment", f"{cohort.treatment_name}, {cohort.treatment_event}: {treated}")
+    treated, n = float(cohort.count(cohort.d)), _shown(cohort, "n", cohort.n_used)
+    protection = cohort.treated_protection
+    if protection is not None:
+        arm = np.stack([0 * KINDS["n"], KINDS["n"]], axis=-1)
+        treated = float(protection.counts(cohort.partitions[0], arm)[0])
+    shown = text.share(treated, n)
+    return ("treatment", f"{cohort.treatment_name}, {cohort.treatment_event}: {shown}")
 
 
 def attribute_rows(groups: Groups, k: int) -> list[str]:

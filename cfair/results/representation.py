@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from cfair.disclosure import count_column, is_masked, policy
+from cfair.errors import DataError
 from cfair.frame import show_some
 from cfair.metrics.representation import (
     IMBALANCED,
@@ -24,6 +26,15 @@ from cfair.results.report import MAX_GROUPS, MAX_MARGINS, notes_lines, plural
 NAMED = 8
 
 
+def _as_shown(frame: pd.DataFrame) -> pd.DataFrame:
+    """A table with its masked counts missing."""
+    shown = frame.copy()
+    for name in ("n", "events", "non_events", "missing"):
+        if name in shown and shown[name].dtype.kind == "f":
+            shown[name] = count_column(shown[name])
+    return shown
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class RepresentationResult(Printed):
     """Counts and shares of attributes and their intersections.
@@ -34,11 +45,26 @@ class RepresentationResult(Printed):
     facts : tuple of (str, str)
         What the rows are, for the print.
     notes : tuple of str
+    suppress_below : int, optional
+        Counts from 1 to one less are masked.
     """
 
     tables: RepresentationTables
     facts: tuple[tuple[str, str], ...]
     notes: tuple[str, ...] = ()
+    suppress_below: int | None = None
+
+    @property
+    def disclosure(self) -> str:
+        """What was masked, in a line; empty without ``suppress_below``."""
+        if self.suppress_below is None:
+            return ""
+        frames = [self.tables.cells, self.tables.levels]
+        if len(self.tables.groups.attributes) == 1:
+            frames = frames[:1]  # the levels are the cells
+        names = [c for c in ("n", "events", "non_events") if c in frames[0]]
+        counts = {c: np.concatenate([f[c].to_numpy(float) for f in frames]) for c in names}
+        return policy(self.suppress_below, counts)
 
     @property
     def cells(self) -> pd.DataFrame:
@@ -49,7 +75,7 @@ class RepresentationResult(Printed):
         ``ratio``, with weights ``weighted_share``, with an outcome ``events, non_events``;
         ``absent, below_floor, below_min_count, below_disclosure, note``.
         """
-        return self.tables.cells.copy()
+        return _as_shown(self.tables.cells)
 
     @property
     def levels(self) -> pd.DataFrame:
@@ -58,7 +84,7 @@ class RepresentationResult(Printed):
         ``attribute, level, n, share, ci_low, ci_high, width``, with an outcome ``events,
         non_events``; ``under_represented`` (share below 0.05) and ``small_group``.
         """
-        return self.tables.levels.copy()
+        return _as_shown(self.tables.levels)
 
     @property
     def attributes(self) -> pd.DataFrame:
@@ -70,7 +96,7 @@ class RepresentationResult(Printed):
         ``imbalanced`` (3 or more); ``entropy``, and ``entropy_ratio``, 1 where all levels are
         equally frequent.
         """
-        return self.tables.attributes.copy()
+        return _as_shown(self.tables.attributes)
 
     @property
     def associations(self) -> pd.DataFrame:
@@ -80,7 +106,7 @@ class RepresentationResult(Printed):
         correction in a two by two table; ``cramers_v``, without it; ``low_expected``, the share of
         cells that expect fewer than 5 rows; ``note``.
         """
-        return self.tables.associations.copy()
+        return _as_shown(self.tables.associations)
 
     def to_frame(self) -> pd.DataFrame:
         """The same as `cells`."""
@@ -98,7 +124,8 @@ class RepresentationResult(Printed):
             name: json.loads(getattr(self, name).to_json(orient="records", date_format="iso"))
             for name in ("cells", "levels", "attributes", "associations")
         }
-        counts = {"n_read": self.tables.n_read, "n_known": self.tables.n_known}
+        whole = {"n_read": self.tables.n_read, "n_known": self.tables.n_known}
+        counts = {name: None if is_masked(n) else int(n) for name, n in whole.items()}
         thresholds = asdict(self.tables.thresholds)
         thresholds["disclosure"] = list(self.tables.thresholds.disclosure)
         return {**counts, "thresholds": thresholds, **tables}
@@ -121,6 +148,11 @@ class RepresentationResult(Printed):
         """
         from cfair.plotting import plot_mosaic
 
+        if is_masked(self.tables.cells["n"]).any():
+            raise DataError(
+                "the areas of a mosaic are the counts, and some are masked by suppress_below=. "
+                "Merge levels, so that no cell is small, or draw it without suppress_below=."
+            )
         groups, t = self.tables.groups, self.tables.thresholds
         return plot_mosaic(
             self.tables.cells["n"].to_numpy().reshape(groups.shape),
@@ -137,6 +169,7 @@ class RepresentationResult(Printed):
         whole = "rows with all attributes" if t.denominator == "known" else "all rows"
         facts = [
             *self.facts,
+            ("disclosure", self.disclosure),
             (
                 "shares",
                 f"of {whole}, {100 * t.level:g}% Wilson intervals; expected: rows if the "
@@ -178,7 +211,10 @@ class RepresentationResult(Printed):
         return ["n", "share", "expected", "ratio", *outcome, "width", ""]
 
     def _row(self, row: Any, *, cell: bool) -> list[str]:
-        expected = [f"{row['expected']:,.1f}", text.number(row["ratio"], 2)] if cell else ["", ""]
+        expected = ["", ""]
+        if cell:
+            one = "–" if np.isnan(row["expected"]) else f"{row['expected']:,.1f}"
+            expected = [one, text.number(row["ratio"], 2)]
         outcome = ["events", "non_events"] if self._has_events else []
         return [
             text.count(row["n"]),
@@ -193,6 +229,8 @@ class RepresentationResult(Printed):
         """What is small, in a word."""
         t = self.tables.thresholds
         n = row["n"]
+        if is_masked(n):
+            return ""
         if n == 0:
             return "absent"
         said = [f"<{limit}" for limit in (t.min_count, *t.disclosure) if n < limit][-1:]
@@ -243,7 +281,7 @@ class RepresentationResult(Printed):
                 text.count(row["n_levels"]),
                 text.share(row["missing"], self.tables.n_read),
                 text.number(row["min_share"]),
-                f"{row['imbalance_ratio']:,.1f}",
+                "–" if np.isnan(row["imbalance_ratio"]) else f"{row['imbalance_ratio']:,.1f}",
                 text.number(row["entropy_ratio"]),
             ]
             for _, row in self.tables.attributes.iterrows()
@@ -292,12 +330,12 @@ class RepresentationResult(Printed):
                 "rows; their rates have the intervals that the width shows."
             )
         for _, row in self.tables.attributes.iterrows():
-            if row["much_missing"]:
+            if row["much_missing"] and not np.isnan(row["missing_share"]):
                 said.append(
                     f"{row['attribute']}: {100 * row['missing_share']:.1f}% missing "
                     f"({100 * MUCH_MISSING:g}% or more)."
                 )
-            if row["imbalanced"]:
+            if row["imbalanced"] and not np.isnan(row["imbalance_ratio"]):
                 said.append(
                     f"{row['attribute']}: the largest level is {row['imbalance_ratio']:.1f} times "
                     f"the least ({IMBALANCED:g} or more)."

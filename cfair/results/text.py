@@ -72,24 +72,28 @@ def p_value(p: float) -> str:
 
 
 def count(value: float) -> str:
-    """A count with thousands separators.
+    """A count with thousands separators; a masked one as `cfair.disclosure` writes them.
 
     Examples
     --------
-    >>> count(12345)
-    '12,345'
+    >>> count(12345), count(-11), count(float("nan"))
+    ('12,345', '<11', 'masked')
     """
-    return f"{int(value):,}"
+    if value is None or np.isnan(value):
+        return "masked"
+    return f"<{int(-value)}" if value < 0 else f"{int(value):,}"
 
 
 def share(part: float, whole: float) -> str:
-    """A count with its percentage.
+    """A count with its percentage, unless one of the two is masked.
 
     Examples
     --------
-    >>> share(25, 100)
-    '25 (25.0%)'
+    >>> share(25, 100), share(-11, 100)
+    ('25 (25.0%)', '<11')
     """
+    if np.isnan(whole) or not part >= 0 or whole < 0:
+        return count(part)
     return f"{count(part)} ({100 * part / whole:.1f}%)" if whole else count(part)
 
 

@@ -1,0 +1,230 @@
+"""Disclosure control of results that say who was treated: masked rates become undefined."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from cfair.analyses.observed import rate_masks, targets
+from cfair.cohort import Cohort
+from cfair.disclosure import KINDS, MASKED, SMALL, Protection, why_rate_masked
+from cfair.estimators.confusion import RATE_CELLS
+from cfair.inference.influence import RateCovariance
+from cfair.inference.replicates import RateDraws
+from cfair.nuisance.overlap import Overlap
+from cfair.nuisance.propensity import Propensity
+from cfair.results.rates import MetricRows
+
+Array = NDArray[np.float64]
+Masks = NDArray[np.int8]
+
+#: The observed rate that is of the same rows as a counterfactual one.
+_SAME: dict[str, str] = {"cfpr": "fpr", "cfnr": "fnr"}
+
+
+def untreated(kind: Array) -> Array:
+    """Cells of outcome, call and treatment: those of outcome and call, without treatment.
+
+    Parameters
+    ----------
+    kind : (2, 2) array of 0 and 1
+
+    Returns
+    -------
+    (2, 2, 2) array
+    """
+    return np.stack([kind, np.zeros_like(kind)], axis=-1)
+
+
+def treated_masks(cohort: Cohort, metrics: Sequence[str]) -> dict[str, Masks] | None:
+    """What becomes of counterfactual and observed rates; None without disclosure control.
+
+    A counterfactual rate is shown where the share of errors among the untreated, unweighted, may
+    be: weights that hardly differ would give the counts away.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        With a treatment.
+    metrics : sequence of str
+        "cfpr", "cfnr", "fpr", "fnr".
+
+    Returns
+    -------
+    dict of str to (T,) array, or None
+    """
+    protection = cohort.treated_protection
+    if protection is None:
+        return None
+    member, found = targets(cohort), {}
+    for metric in metrics:
+        observed = rate_masks(cohort, _SAME.get(metric, metric))
+        if metric in _SAME:
+            cells = [untreated(part) for part in RATE_CELLS[_SAME[metric]].indicators()]
+            own = protection.rate_masks(member, *cells)
+            n = protection.masks(member, KINDS["n"])
+            found[metric] = _worst(own, np.where(n > 0, n, 0))
+        else:
+            found[metric] = observed
+    return found
+
+
+def small_subgroup_masks(cohort: Cohort, metrics: Sequence[str]) -> dict[str, Masks] | None:
+    """The same for small subgroups, whose rates are of all rows, treated or not.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    metrics : sequence of str
+
+    Returns
+    -------
+    dict of str to (T,) array, or None
+    """
+    protection = cohort.protection
+    if protection is None:
+        return None
+    n = protection.masks(targets(cohort), KINDS["n"])
+    return {m: _worst(rate_masks(cohort, _SAME.get(m, m)), n * (m in _SAME)) for m in metrics}
+
+
+def _worst(*masks: Masks) -> Masks:
+    found = np.stack(masks)
+    worst: Masks = np.where((found == SMALL).any(axis=0), SMALL, found.max(axis=0)).astype(np.int8)
+    return worst
+
+
+def masked_covariance(
+    joint: RateCovariance, masks: Mapping[str, Masks] | None, metrics: Sequence[str]
+) -> RateCovariance:
+    """Rates with their covariance, the masked ones undefined.
+
+    Parameters
+    ----------
+    joint : RateCovariance
+    masks : dict of str to (T,) array, or None
+    metrics : sequence of str
+
+    Returns
+    -------
+    RateCovariance
+    """
+    if masks is None:
+        return joint
+    lost = np.concatenate([masks[m] for m in metrics]) > 0
+    return replace(
+        joint,
+        estimate=np.where(lost, np.nan, joint.estimate),
+        covariance=np.where(lost[:, None] | lost[None, :], np.nan, joint.covariance),
+        kish=np.where(lost, 0.0, joint.kish),
+    )
+
+
+def masked_rows(
+    rows: Sequence[MetricRows],
+    masks: Mapping[str, Masks] | None,
+    metrics: Sequence[str],
+    cohort: Cohort,
+    denominators: Sequence[Array] | None = None,
+) -> list[MetricRows]:
+    """Why rates are masked, and denominators as they may be shown.
+
+    Parameters
+    ----------
+    rows : sequence of MetricRows
+    masks : dict of str to (T,) array, or None
+    metrics : sequence of str
+    cohort : Cohort
+    denominators : sequence of (T,) arrays, optional
+        With their masks; where there are none, the denominator of a masked rate is masked.
+
+    Returns
+    -------
+    list of MetricRows
+    """
+    if masks is None:
+        return list(rows)
+    below, found = cohort.suppress_below or 0, []
+    for k, (r, metric) in enumerate(zip(rows, metrics, strict=True)):
+        mask = masks[metric]
+        shown = np.where(mask > 0, np.nan, r.denominator)
+        notes = tuple(why_rate_masked(m, below) or n for m, n in zip(mask, r.notes, strict=True))
+        known = shown if denominators is None else denominators[k]
+        found.append(MetricRows(r.label, known, notes))
+    return found
+
+
+def masked_draws(draws: RateDraws | None, masks: Mapping[str, Masks] | None) -> RateDraws | None:
+    """Replicates without the masked rates; Wald statistics go when a group of theirs does.
+
+    Parameters
+    ----------
+    draws : RateDraws or None
+    masks : dict of str to (T,) array, or None
+
+    Returns
+    -------
+    RateDraws or None
+    """
+    if draws is None or masks is None:
+        return draws
+    rates = {m: np.where(masks[m] > 0, np.nan, r) for m, r in draws.rates.items()}
+    whole = not any((masks[m] > 0).any() for m in rates)
+    return replace(draws, rates=rates, wald=draws.wald if whole else None)
+
+
+def masked_overlap(
+    found: Overlap | None, cohort: Cohort, propensity: Propensity | None
+) -> Overlap | None:
+    """Overlap of groups whose rows and untreated rows may be shown, and balance of numbers.
+
+    The mean of a column of 0 and 1, times the rows, is a count that nothing protects.
+
+    Parameters
+    ----------
+    found : Overlap or None
+    cohort : Cohort
+    propensity : Propensity or None
+
+    Returns
+    -------
+    Overlap or None
+    """
+    protection = cohort.treated_protection
+    if found is None or protection is None:
+        return found
+    K = cohort.groups.n_groups
+    member = np.vstack([np.eye(K), np.ones((1, K))])
+    n = protection.masks(member, KINDS["n"])
+    arms = np.column_stack([_arm(protection, member, d) for d in (0, 1)])
+    effective, propensities = found.effective.copy(), found.propensities.copy()
+    for name, mask in (("n", n[:K]), ("untreated", arms[:K, 0])):
+        effective[name] = effective[name].astype("Int64").mask(mask > 0)
+    lost = (n[:K] > 0) | (arms[:K, 0] > 0)
+    rest = ["n_effective", "share", "largest_weight"]
+    effective.loc[lost, rest] = np.nan
+    own = arms.ravel() > 0
+    counts = ["n", "truncated_low", "truncated_high"]
+    figures = [c for c in propensities if c not in ("group", "treated", *counts)]
+    propensities[counts] = propensities[counts].astype("Int64")
+    propensities.loc[own, counts] = pd.NA
+    propensities.loc[own, figures] = np.nan
+    # how many rows were cut in each group is more than these counts protect
+    propensities[counts[1:]] = propensities[counts[1:]].mask(propensities[counts[1:]] > 0)
+    balance = found.balance.copy()
+    if propensity is not None and propensity.design is not None:
+        X = np.asarray(propensity.design.matrix)
+        named = zip(propensity.design.names, ((X == 0) | (X == 1)).all(axis=0), strict=True)
+        binary = balance["term"].isin([name for name, is_binary in named if is_binary])
+        balance.loc[binary, balance.columns[1:]] = np.nan
+        balance["note"] = np.where(binary, f"{MASKED}the mean of 0 and 1 would give a count", "")
+    return replace(found, effective=effective, propensities=propensities, balance=balance)
+
+
+def _arm(protection: Protection, member: Array, d: int) -> Masks:
+    kind = untreated(KINDS["n"])
+    return protection.masks(member, kind if d == 0 else kind[..., ::-1])

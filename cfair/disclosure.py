@@ -1,0 +1,515 @@
+"""Disclosure control: which counts may be shown so that no small one can be computed from them.
+
+A table is made of base cells: rows by group, outcome and call, and by treatment where the table
+says who was treated. Every count that a table can show is a sum of base cells, hence a vector of 0
+and 1. Counts of 1 to t - 1 rows are small, and masked. Another count is shown as long as no small
+one is a linear combination of all that is shown, totals and base cells of 0 included; counts are
+tried in an order (all rows, single attributes, groups; the largest first), and kept if they pass.
+
+A masked count is written as ``-t`` where it is small itself, and NaN where it would reveal another.
+Pure functions of integer arrays, but for the words at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfair.errors import DataError
+
+Array = NDArray[np.float64]
+
+#: What becomes of a count: shown, masked for being small, masked for what it would reveal.
+SHOWN, SMALL, REVEALING = 0, 1, 2
+#: How the reason of a masked figure begins.
+MASKED = "masked: "
+#: Beyond so many groups the search takes minutes.
+MAX_GROUPS = 200
+#: Squared length below which what is left of a vector of 0 and 1 is rounding.
+_NOTHING = 1e-9
+
+
+def check_below(value: Any, name: str = "suppress_below") -> int | None:
+    """Check the least count that may be shown.
+
+    Parameters
+    ----------
+    value : int or None
+    name : str
+
+    Returns
+    -------
+    int or None
+
+    Raises
+    ------
+    ValueError
+
+    Examples
+    --------
+    >>> check_below(11)
+    11
+    """
+    if value is None:
+        return None
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
+    if not whole or value < 2:
+        raise ValueError(
+            f"{name} must be a whole number of rows from 2 on, such as 11 (CMS) or 20 (All of Us), "
+            f"or None, not {value!r}."
+        )
+    return int(value)
+
+
+def release(
+    candidates: Array, sensitive: Array, known: Array | None = None, *, secondary: bool = True
+) -> Array:
+    """Choose counts that may be shown: in their order, as long as nothing sensitive follows.
+
+    Parameters
+    ----------
+    candidates : (m, c) array
+        Counts as coefficients of the base cells, those to be kept first coming first.
+    sensitive : (s, c) array
+        Counts that must not be linear combinations of what is shown.
+    known : (r, c) array, optional
+        Orthonormal rows: what is shown already.
+    secondary : bool, default True
+        Whether more than the sensitive counts themselves is withheld.
+
+    Returns
+    -------
+    (r', c) array
+        Orthonormal rows that span all that is shown; `known` comes first.
+
+    Examples
+    --------
+    Of the sum and two parts, of which the second is small, the first part has to go too.
+
+    >>> parts = np.array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> release(parts, parts[2:]).round(2)
+    array([[0.71, 0.71]])
+    """
+    C, S = np.asarray(candidates, dtype=np.float64), np.asarray(sensitive, dtype=np.float64)
+    small = {row.tobytes() for row in S}
+    start = np.zeros((0, C.shape[1])) if known is None else known
+    basis = np.zeros((len(start) + min(C.shape), C.shape[1]))
+    basis[: len(start)] = start
+    r = len(start)
+    # squared lengths of what is left of the sensitive counts, given what is shown
+    left = np.einsum("sc,sc->s", S, S) - np.einsum("sr,sr->s", S @ start.T, S @ start.T)
+    S, left = S[left > _NOTHING], left[left > _NOTHING]
+    for vector in C:
+        if not secondary and vector.tobytes() in small:
+            continue
+        rest = vector
+        for _ in range(2):  # twice, for the sake of rounding
+            rest = rest - (basis[:r] @ rest) @ basis[:r]
+        length = float(rest @ rest)
+        if length <= _NOTHING:
+            continue  # it follows from what is shown
+        unit = rest / np.sqrt(length)
+        after = left - (S @ unit) ** 2
+        if secondary and np.any(after <= _NOTHING):
+            continue
+        left = after
+        basis[r] = unit
+        r += 1
+    return basis[:r].copy()
+
+
+def _subsets() -> list[Array]:
+    """All sums of the cells of outcome and call, those that a table needs most first."""
+    order = [(0, 1), (0, 0), (1, 1), (1, 0)]
+    first = ["n", "events", "non_events", "fp", "tn", "tp", "fn", "positive", "negative"]
+    first += ["right", "wrong", "jaccard"]
+    found = [KINDS[name] for name in first]
+    for size in (1, 2, 3, 4):
+        for chosen in combinations(order, size):
+            mask = np.zeros((2, 2))
+            mask[tuple(np.array(chosen).T)] = 1.0
+            if not any(np.array_equal(mask, other) for other in found):
+                found.append(mask)
+    return found
+
+
+def _kind(*cells: tuple[int, int]) -> Array:
+    mask = np.zeros((2, 2))
+    for cell in cells:
+        mask[cell] = 1.0
+    return mask
+
+
+#: Counts of a target, as cells of outcome and call.
+KINDS: dict[str, Array] = {
+    "n": np.ones((2, 2)),
+    "events": _kind((1, 0), (1, 1)),
+    "non_events": _kind((0, 0), (0, 1)),
+    "fp": _kind((0, 1)),
+    "tn": _kind((0, 0)),
+    "tp": _kind((1, 1)),
+    "fn": _kind((1, 0)),
+    "positive": _kind((0, 1), (1, 1)),
+    "negative": _kind((0, 0), (1, 0)),
+    "right": _kind((0, 0), (1, 1)),
+    "wrong": _kind((0, 1), (1, 0)),
+    "jaccard": _kind((0, 1), (1, 0), (1, 1)),
+}
+_SUBSETS = _subsets()
+#: In order of need: rows, outcomes, cells, calls, the rest.
+_NEED = np.array([0, 1, 1, 2, 2, 2, 2, 3, 3, 4, 4, 5, 6, 6, 6])
+
+
+@dataclass(frozen=True, eq=False)
+class Protection:
+    """What may be shown of one table of counts.
+
+    Attributes
+    ----------
+    below : int
+        Counts of 1 to `below` - 1 are masked.
+    cells : (K, 2, 2) or (K, 2, 2, 2) array
+        Rows by group, outcome and call, and by treatment.
+    span : (r, c) array
+        Orthonormal rows; counts in their span may be shown. Of the base cells that are not 0.
+    sensitive : (s, c) array
+    """
+
+    below: int
+    cells: Array
+    span: Array
+    sensitive: Array
+
+    @cached_property
+    def _filled(self) -> NDArray[np.intp]:
+        return np.flatnonzero(self.cells)
+
+    def masks(self, membership: Array, kind: Array) -> NDArray[np.int8]:
+        """What becomes of a count of several targets.
+
+        Parameters
+        ----------
+        membership : (T, K) array of 0 and 1
+        kind : (2, 2) or (2, 2, 2) array of 0 and 1
+            The cells of outcome and call, and of treatment, that are counted.
+
+        Returns
+        -------
+        (T,) array
+            `SHOWN`, `SMALL` or `REVEALING`.
+        """
+        if kind.ndim < self.cells.ndim - 1:
+            kind = np.stack([kind, kind], axis=-1)
+        f = _vectors(membership, kind[None])[:, self._filled]
+        value = f @ self.cells.ravel()[self._filled]
+        rest = f - (f @ self.span.T) @ self.span
+        hidden = np.einsum("tc,tc->t", rest, rest) > _NOTHING
+        small = (value > 0) & (value < self.below)
+        return np.where(small, SMALL, np.where(hidden, REVEALING, SHOWN)).astype(np.int8)
+
+    def rate_masks(
+        self, membership: Array, numerator: Array, denominator: Array
+    ) -> NDArray[np.int8]:
+        """What becomes of a rate: numerator, denominator and their difference must be shown.
+
+        Parameters
+        ----------
+        membership : (T, K) array of 0 and 1
+        numerator, denominator : (2, 2) or (2, 2, 2) array of 0 and 1
+
+        Returns
+        -------
+        (T,) array
+        """
+        parts = (numerator, denominator, denominator - numerator)
+        found = np.stack([self.masks(membership, kind) for kind in parts])
+        return np.where((found == SMALL).any(axis=0), SMALL, found.max(axis=0)).astype(np.int8)
+
+    def counts(self, membership: Array, kind: Array, values: Array | None = None) -> Array:
+        """Counts of several targets, with the masks written into them.
+
+        Parameters
+        ----------
+        membership : (T, K) array of 0 and 1
+        kind : (2, 2) or (2, 2, 2) array of 0 and 1
+        values : (T,) array, optional
+            The counts, if they are there already.
+
+        Returns
+        -------
+        (T,) array
+        """
+        if values is None:
+            whole = kind if kind.ndim == self.cells.ndim - 1 else np.stack([kind, kind], axis=-1)
+            values = _vectors(membership, whole[None]) @ self.cells.ravel()
+        return written(values, self.masks(membership, kind), self.below)
+
+    def with_treatment(self, cells: Array, partitions: Sequence[Array]) -> Protection:
+        """Let counts of the untreated be shown beside what is shown already.
+
+        Parameters
+        ----------
+        cells : (K, 2, 2, 2) array
+            Rows by group, outcome, call and treatment.
+        partitions : sequence of (m, K) arrays
+            As in `protect`.
+
+        Returns
+        -------
+        Protection
+        """
+        filled = np.flatnonzero(cells)
+        # the sum over treatment of what is known
+        known = np.zeros((len(self.span), *self.cells.shape))
+        known.reshape(len(self.span), -1)[:, self._filled] = self.span
+        known = np.repeat(known[..., None], 2, axis=-1).reshape(len(self.span), -1)[:, filled]
+        known = np.linalg.qr(known.T)[0].T if len(known) else known
+        old = np.zeros((len(self.sensitive), *self.cells.shape))
+        old.reshape(len(self.sensitive), -1)[:, self._filled] = self.sensitive
+        old = np.repeat(old[..., None], 2, axis=-1).reshape(len(self.sensitive), -1)[:, filled]
+        arms = [np.stack([k * (d == 0), k * (d == 1)], -1) for d in (0, 1) for k in _SUBSETS]
+        half = len(_SUBSETS)
+        candidates = _ordered(cells, partitions, np.array(arms[:half]))[:, filled]
+        sensitive = _sensitive(cells, partitions, np.array(arms), self.below)[:, filled]
+        sensitive = np.unique(np.vstack([old, sensitive]), axis=0)
+        return Protection(self.below, cells, release(candidates, sensitive, known), sensitive)
+
+
+def protect(
+    cells: Array,
+    partitions: Sequence[Array],
+    below: int,
+    *,
+    secondary: bool = True,
+    kept: Array | None = None,
+) -> Protection:
+    """Decide what may be shown of rows by group and outcome and call, or by group and category.
+
+    Parameters
+    ----------
+    cells : (K, 2, 2) array, or (K, L) array
+        Of L categories their sums over groups are counts, and the rows of a group.
+    partitions : sequence of (m, K) arrays of 0 and 1
+        All rows first; then the levels of each attribute; the groups last.
+    below : int
+    secondary : bool, default True
+        Without, only small counts themselves are masked, which does not keep them secret.
+    kept : (m, K) array of 0 and 1, optional
+        Sums of groups whose rows are masked already, and have to remain so.
+
+    Returns
+    -------
+    Protection
+
+    Raises
+    ------
+    DataError
+        If there are too many groups.
+
+    Notes
+    -----
+    Protected are all sums of the four cells of every group, level and of all rows, what is left of
+    all rows without them, and the sum of several small ones where it gives them away: if it is
+    small itself, or as large as it can be. Limits that follow from inequalities in other ways are
+    not looked for; rates do not say which of their counts is small, so that there are few.
+
+    References
+    ----------
+    Hundepool A et al. (2012). Statistical Disclosure Control. Wiley, chapter 4.
+
+    Examples
+    --------
+    Three of 100 women have the event and were flagged; men could give them away.
+
+    >>> cells = np.array([[[60, 20], [17, 3]], [[50, 30], [40, 30]]])
+    >>> every = np.ones((1, 2))
+    >>> p = protect(cells, [every, np.eye(2)], 11)
+    >>> p.counts(np.vstack([every, np.eye(2)]), KINDS["tp"])
+    array([ 33., -11.,  nan])
+    """
+    cells = np.asarray(cells, dtype=np.float64)
+    if len(cells) > MAX_GROUPS:
+        raise DataError(
+            f"suppress_below= works for up to {MAX_GROUPS} groups, and here are {len(cells):,}. "
+            "Use fewer attributes, or merge levels."
+        )
+    filled = np.flatnonzero(cells)
+    kinds, need = np.array(_SUBSETS), _NEED
+    if cells.ndim == 2:
+        L = cells.shape[1]
+        kinds = np.vstack([np.ones((1, L)), np.eye(L), 1 - np.eye(L)])
+        need = np.repeat([0, 1, 2], [1, L, L])
+    candidates = _ordered(cells, partitions, kinds, need)[:, filled]
+    sensitive = _sensitive(cells, partitions, kinds, below)[:, filled]
+    if kept is not None and len(kept):
+        sensitive = np.vstack([sensitive, _vectors(kept, kinds[:1])[:, filled]])
+    sensitive = sensitive[sensitive.any(axis=1)]
+    span = release(candidates, sensitive, secondary=secondary)
+    return Protection(below, cells, span, sensitive)
+
+
+def _vectors(membership: Array, kinds: Array) -> Array:
+    """Counts as coefficients of all base cells: targets by kinds."""
+    found = np.einsum("tk,j...->tjk...", membership, kinds)
+    return found.reshape(len(membership) * len(kinds), -1)
+
+
+def _ordered(
+    cells: Array, partitions: Sequence[Array], kinds: Array, need: NDArray[np.integer] = _NEED
+) -> Array:
+    """Counts by partition, by need, and the largest first."""
+    parts = []
+    for membership in partitions:
+        f = _vectors(membership, kinds)
+        each = np.tile(need, len(membership))
+        parts.append(f[np.lexsort([-(f @ cells.ravel()), each])])
+    return np.vstack(parts)
+
+
+def _sensitive(cells: Array, partitions: Sequence[Array], kinds: Array, below: int) -> Array:
+    """Small counts, small remainders of all rows, and sums of small counts that give them away."""
+    flat = cells.ravel()
+    whole = _vectors(partitions[0], kinds)
+    found = []
+    for membership in partitions:
+        f = _vectors(membership, kinds).reshape(len(membership), len(kinds), -1)
+        for part in (f, whole[None] - f):
+            vectors = part.reshape(-1, part.shape[-1])
+            value = vectors @ flat
+            found.append(vectors[(value > 0) & (value < below)])
+        value = f @ flat
+        small = (value > 0) & (value < below)
+        for parents in partitions:
+            inside = (parents @ membership.T) == membership.sum(axis=1)  # (parents, targets)
+            many = inside.astype(float) @ small
+            total = inside.astype(float) @ np.where(small, value, 0.0)
+            given = (many > 1) & ((total < below) | (total == many * (below - 1)))
+            for p, j in zip(*np.nonzero(given), strict=True):
+                found.append(f[inside[p] & small[:, j], j].sum(axis=0)[None])
+    return np.unique(np.vstack(found), axis=0)
+
+
+# -- how masks are written and said ----------------------------------------------------------------
+
+
+def written(values: Array, masks: NDArray[np.integer], below: int) -> Array:
+    """Counts with their masks: ``-below`` if small, NaN if revealing.
+
+    Examples
+    --------
+    >>> written(np.array([50.0, 3.0, 20.0]), np.array([0, 1, 2]), 11)
+    array([ 50., -11.,  nan])
+    """
+    result: Array = np.where(
+        masks == SMALL, -float(below), np.where(masks == REVEALING, np.nan, values)
+    )
+    return result
+
+
+def small_masks(values: Any, below: int | None) -> Array:
+    """Counts of which only the small ones are masked, where no others stand beside them.
+
+    Examples
+    --------
+    >>> small_masks([0, 3, 40], 11)
+    array([  0., -11.,  40.])
+    """
+    counts = np.asarray(values, dtype=np.float64)
+    if below is None:
+        return counts
+    return np.where((counts > 0) & (counts < below), -float(below), counts)
+
+
+def is_masked(values: Any) -> NDArray[np.bool_]:
+    """Which counts are masked.
+
+    Examples
+    --------
+    >>> is_masked(np.array([5.0, -11.0, np.nan]))
+    array([False,  True,  True])
+    """
+    counts = np.asarray(values, dtype=np.float64)
+    masked: NDArray[np.bool_] = np.isnan(counts) | (counts < 0)
+    return masked
+
+
+def count_column(values: Any) -> Any:
+    """Counts as a column: integers, with missing values where they are masked.
+
+    Examples
+    --------
+    >>> count_column(np.array([5.0, -11.0]))
+    <IntegerArray>
+    [5, <NA>]
+    Length: 2, dtype: Int64
+    """
+    counts, masked = np.asarray(values, dtype=np.float64), is_masked(values)
+    plain = np.where(masked, 0, counts).astype(int)
+    if not masked.any():
+        return plain
+    import pandas as pd
+
+    return pd.arrays.IntegerArray(plain, masked)
+
+
+def why_masked(mask: int, below: int) -> str:
+    """Why a figure is masked; empty if it is shown.
+
+    Examples
+    --------
+    >>> why_masked(SMALL, 11), why_masked(REVEALING, 11)
+    ('masked: fewer than 11 patients', 'masked: would reveal a smaller cell')
+    """
+    if mask == SMALL:
+        return f"{MASKED}fewer than {below} patients"
+    return f"{MASKED}would reveal a smaller cell" if mask == REVEALING else ""
+
+
+def why_rate_masked(mask: int, below: int) -> str:
+    """Why a rate is masked; empty if it is shown.
+
+    Which of its counts is small is not said: with a limit for each of them, one in four small
+    counts of simulated tables of six groups has only one value left, and without none.
+
+    Examples
+    --------
+    >>> why_rate_masked(SMALL, 11)
+    'masked: rests on a count below 11, or would reveal one'
+    """
+    return f"{MASKED}rests on a count below {below}, or would reveal one" if mask else ""
+
+
+def policy(below: int, counts: Mapping[str, Array], rates: int = 0) -> str:
+    """What was masked, in a line.
+
+    Parameters
+    ----------
+    below : int
+    counts : mapping of str to array
+        Columns of counts with their masks.
+    rates : int, default 0
+        Rates that are masked.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> policy(11, {"n": np.array([5.0, -11.0, np.nan])}, 4)
+    'counts below 11 masked (1 count, 1 more so that it cannot be computed; 4 rates with them)'
+    """
+    every = np.concatenate([np.ravel(v) for v in counts.values()]) if counts else np.zeros(0)
+    few, more = int((every < 0).sum()), int(np.isnan(every).sum())
+    if not few and not more and not rates:
+        return f"counts below {below} masked (none here)"
+    they = "it" if more == 1 else "they"
+    also = f", {more:,} more so that {they} cannot be computed" * bool(more)
+    with_them = f"; {rates:,} rate{'s' * (rates != 1)} with them" * bool(rates)
+    return f"counts below {below} masked ({few:,} count{'s' * (few != 1)}{also}{with_them})"

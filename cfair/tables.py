@@ -1,0 +1,434 @@
+"""Tables for papers: cells, sections and footnotes, and how they become HTML, LaTeX and Excel."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cfair.errors import DataError
+
+_RAISED = "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖ"
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "–": "--",
+    "≥": r"$\geq$",
+    "≤": r"$\leq$",
+    "∞": r"$\infty$",
+    **{c: f"\\{c}" for c in "&%$#_{}"},
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table.
+
+    Attributes
+    ----------
+    text : str
+    note : str
+        A footnote to it; empty for none.
+    """
+
+    text: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as it is read: text, in sections, with footnotes.
+
+    Attributes
+    ----------
+    header : sequence of str
+        The first column names the rows.
+    sections : sequence of (str, rows)
+        A heading, which may be empty, and its rows of cells.
+    caption : str
+    notes : sequence of str
+        What stands below, after the footnotes of the cells.
+    """
+
+    header: Sequence[str]
+    sections: Sequence[tuple[str, Sequence[Sequence[Cell]]]]
+    caption: str = ""
+    notes: Sequence[str] = ()
+    marks: dict[str, int] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        for cell in (cell for _, rows in self.sections for row in rows for cell in row):
+            if cell.note:
+                self.marks.setdefault(cell.note, len(self.marks))
+
+    def texts(self, mark: Callable[[int], str]) -> list[tuple[str, list[list[str]]]]:
+        """Sections with the marks of their footnotes in the cells.
+
+        Parameters
+        ----------
+        mark : callable
+            A mark from the number of a footnote.
+
+        Returns
+        -------
+        list of (str, list of list of str)
+        """
+        return [
+            (
+                heading,
+                [
+                    [c.text + (mark(self.marks[c.note]) if c.note else "") for c in row]
+                    for row in rows
+                ],
+            )
+            for heading, rows in self.sections
+        ]
+
+    def footnotes(self, mark: Callable[[int], str]) -> list[str]:
+        """What stands below the table, footnotes of cells first.
+
+        Parameters
+        ----------
+        mark : callable
+
+        Returns
+        -------
+        list of str
+        """
+        return [*(f"{mark(k)} {note}" for note, k in self.marks.items()), *self.notes]
+
+
+def raised(k: int) -> str:
+    """The mark of the k-th footnote.
+
+    Examples
+    --------
+    >>> raised(0), raised(40)
+    ('ᵃ', '⁽⁴¹⁾')
+    """
+    if k < len(_RAISED):
+        return _RAISED[k]
+    return f"⁽{str(k + 1).translate(str.maketrans('0123456789', '⁰¹²³⁴⁵⁶⁷⁸⁹'))}⁾"
+
+
+def interval(value: float, low: float, high: float, digits: int = 3) -> str:
+    """An estimate as papers print it; a dash where there is none.
+
+    Examples
+    --------
+    >>> interval(0.25, 0.2, 0.31, 2)
+    '0.25 (0.20 to 0.31)'
+    """
+    if value is None or np.isnan(value):
+        return "–"
+    if np.isnan(low) and np.isnan(high):
+        return f"{value:.{digits}f}"
+    return f"{value:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+
+
+def of_frame(
+    frame: pd.DataFrame,
+    *,
+    digits: int = 3,
+    labels: Mapping[Any, str] | None = None,
+    caption: str = "",
+    notes: Sequence[str] = (),
+) -> Table:
+    """A table of a tidy frame: numbers rounded, missing ones a dash, its notes as footnotes.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        A column ``note`` is turned into footnotes of the first column.
+    digits : int, default 3
+    labels : mapping of str to str, optional
+        Other names for columns and for text in cells.
+    caption : str
+    notes : sequence of str
+
+    Returns
+    -------
+    Table
+    """
+    names = dict(labels or {})
+    shown = [c for c in frame.columns if c != "note"]
+    said = frame["note"].fillna("").astype(str) if "note" in frame else [""] * len(frame)
+    rows = []
+    for row, note in zip(frame[shown].itertuples(index=False), said, strict=True):
+        cells = [Cell(_shown(value, digits, names)) for value in row]
+        rows.append([Cell(cells[0].text, note), *cells[1:]])
+    header = [names.get(c, str(c).replace("_", " ")) for c in shown]
+    return Table(header, [("", rows)], caption, notes)
+
+
+def _shown(value: Any, digits: int, names: Mapping[Any, str]) -> str:
+    """One value as text."""
+    try:
+        if value in names:
+            return names[value]
+    except TypeError:  # what has no hash has no label
+        pass
+    if value is None or value is pd.NA or (isinstance(value, float) and np.isnan(value)):
+        return "–"
+    if isinstance(value, (bool, np.bool_)):
+        return "yes" if value else "no"
+    if isinstance(value, (int, np.integer)):
+        return f"{value:,}"
+    if isinstance(value, (float, np.floating)):
+        return f"{value:.{digits}f}"
+    return str(value)
+
+
+# -- formats ---------------------------------------------------------------------------------------
+
+
+def to_markdown(table: Table) -> str:
+    """A table in Markdown, as GitHub and pandoc read it.
+
+    Parameters
+    ----------
+    table : Table
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> print(to_markdown(Table(["group", "n"], [("sex", [[Cell("F"), Cell("<11", "masked")]])])))
+    | group   |    n |
+    |:--------|-----:|
+    | **sex** |      |
+    | F       | <11ᵃ |
+    <BLANKLINE>
+    ᵃ masked
+    """
+    empty = [""] * (len(table.header) - 1)
+    lines = [[_in_markdown(name) for name in table.header]]
+    for heading, rows in table.texts(raised):
+        if heading:
+            lines.append([f"**{_in_markdown(heading)}**", *empty])
+        lines += [[_in_markdown(text) for text in row] for row in rows]
+    widths = [max(3, *(len(line[j]) for line in lines)) for j in range(len(table.header))]
+
+    def line(cells: Sequence[str]) -> str:
+        pairs = enumerate(zip(cells, widths, strict=True))
+        return f"| {' | '.join(c.rjust(w) if j else c.ljust(w) for j, (c, w) in pairs)} |"
+
+    rule = "|".join("-" * (w + 1) + ":" if j else ":" + "-" * (w + 1) for j, w in enumerate(widths))
+    text = "\n".join([line(lines[0]), f"|{rule}|", *map(line, lines[1:])])
+    below = "\n".join(f"{_in_markdown(note)}  " for note in table.footnotes(raised)).rstrip()
+    parts = [f"**{_in_markdown(table.caption)}**" if table.caption else "", text, below]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _in_markdown(text: str) -> str:
+    flat = " ".join(str(text).split())
+    for sign in "\\|*_`":
+        flat = flat.replace(sign, f"\\{sign}")
+    # a tag would be taken for HTML; "<11" is none
+    return "".join(
+        "&lt;" if c == "<" and flat[i + 1 : i + 2].isalpha() | (flat[i + 1 : i + 2] in "/!") else c
+        for i, c in enumerate(flat)
+    )
+
+
+def latex_text(text: str) -> str:
+    r"""Text with the characters that LaTeX reads as commands written out.
+
+    Examples
+    --------
+    >>> latex_text("50% of A_1 & B, <11")
+    '50\\% of A\\_1 \\& B, \\textless{}11'
+    """
+    return "".join(_LATEX.get(c, c) for c in " ".join(str(text).split()))
+
+
+def to_latex(table: Table, label: str = "") -> str:
+    r"""A table in LaTeX, for the package booktabs.
+
+    Parameters
+    ----------
+    table : Table
+    label : str
+        For ``\ref``.
+
+    Returns
+    -------
+    str
+    """
+    _require("jinja2")
+
+    def mark(k: int) -> str:
+        return f"\x00{k}\x01"
+
+    def written(text: str) -> str:
+        done = latex_text(text)
+        for k in range(len(table.marks)):
+            done = done.replace(mark(k), rf"\textsuperscript{{{_letter(k)}}}")
+        return done
+
+    lines = []
+    for heading, rows in table.texts(mark):
+        if heading:
+            lines.append([rf"\textit{{{latex_text(heading)}}}", *[""] * (len(table.header) - 1)])
+        indent = r"\quad " if heading else ""
+        lines += [[indent + written(row[0]), *map(written, row[1:])] for row in rows]
+    frame = pd.DataFrame(lines, columns=[latex_text(name) for name in table.header])
+    body = frame.style.hide(axis="index").to_latex(
+        hrules=True, column_format="l" + "r" * (len(table.header) - 1)
+    )
+    notes = [written(note) for note in table.footnotes(mark)]
+    parts = [
+        r"\begin{table}[htbp]",
+        r"\centering",
+        *([rf"\caption{{{latex_text(table.caption)}}}"] if table.caption else []),
+        *([rf"\label{{{label}}}"] if label else []),
+        body.strip(),
+        *([r"\par\smallskip\footnotesize\raggedright"] if notes else []),
+        *[rf"{note}\par" for note in notes],
+        r"\end{table}",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _letter(k: int) -> str:
+    return chr(ord("a") + k) if k < 26 else str(k + 1)
+
+
+def to_gt(table: Table) -> Any:
+    """A table of great_tables, which shows itself in a notebook and has ``as_raw_html()``.
+
+    Parameters
+    ----------
+    table : Table
+
+    Returns
+    -------
+    great_tables.GT
+    """
+    gt = _require("great_tables")
+    columns = [f"c{j}" for j in range(len(table.header))]
+    texts = table.texts(raised)  # cells and headings are escaped by great_tables
+    lines = [[heading or "Overall", *row] for heading, rows in texts for row in rows]
+    frame = pd.DataFrame(lines, columns=["section", *columns])
+    headings = any(heading for heading, _ in texts)
+    if not headings:
+        frame = frame.drop(columns="section")
+    found = gt.GT(frame, rowname_col="c0", groupname_col="section" if headings else None)
+    found = found.cols_label(
+        {c: gt.html(escape(name)) for c, name in zip(columns[1:], table.header[1:], strict=True)}
+    )
+    found = found.tab_stubhead(gt.html(escape(table.header[0])))
+    found = found.cols_align("right", columns=columns[1:])
+    if table.caption:
+        found = found.tab_header(gt.html(escape(table.caption)))
+    for note in table.footnotes(raised):
+        found = found.tab_source_note(gt.html(escape(note)))
+    return found.tab_options(
+        table_font_size="14px",
+        heading_align="left",
+        heading_title_font_size="16px",
+        row_group_font_weight="bold",
+        data_row_padding="4px",
+        source_notes_font_size="12px",
+    ).opt_table_font(["Helvetica Neue", "Arial", "sans-serif"])
+
+
+def to_excel(
+    sheets: Mapping[str, Table | pd.DataFrame], path: Any, notes: Sequence[str] = ()
+) -> Path:
+    """Tables in a workbook, a sheet each, and what there is to say in a last one.
+
+    Text that begins like a formula stays text.
+
+    Parameters
+    ----------
+    sheets : mapping of str to Table or pandas.DataFrame
+        Frames keep their numbers.
+    path : path
+    notes : sequence of str
+
+    Returns
+    -------
+    pathlib.Path
+    """
+    openpyxl = _require("openpyxl")
+    styles = importlib.import_module("openpyxl.styles")
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    bold = styles.Font(bold=True)
+    used: set[str] = set()
+    for name, table in sheets.items():
+        sheet = book.create_sheet(_sheet_name(name, used))
+        lines: list[tuple[bool, Sequence[Any]]] = []
+        if isinstance(table, pd.DataFrame):
+            lines = [(True, [str(c) for c in table.columns])]
+            lines += [(False, row) for row in table.itertuples(index=False)]
+        else:
+            lines += [(True, [table.caption])] * bool(table.caption)
+            lines += [(True, table.header)]
+            for heading, rows in table.texts(raised):
+                lines += [(True, [heading])] * bool(heading)
+                lines += [(False, row) for row in rows]
+            lines += [(False, [note]) for note in ["", *table.footnotes(raised)]]
+        _fill(sheet, lines, bold)
+    if notes:
+        _fill(book.create_sheet(_sheet_name("notes", used)), [(False, [n]) for n in notes], bold)
+    target = Path(path)
+    book.save(target)
+    return target
+
+
+def _fill(sheet: Any, lines: Sequence[tuple[bool, Sequence[Any]]], bold: Any) -> None:
+    for i, (heading, values) in enumerate(lines, start=1):
+        for j, value in enumerate(values, start=1):
+            cell = sheet.cell(row=i, column=j)
+            if isinstance(value, (bool, np.bool_)):
+                cell.value = bool(value)
+            elif isinstance(value, (int, float, np.integer, np.floating)):
+                if np.isfinite(value):
+                    cell.value = value.item() if isinstance(value, np.generic) else value
+            elif value is not None and value is not pd.NA:
+                printable = "".join(c if c.isprintable() else " " for c in str(value))
+                cell.value = printable
+                cell.data_type = "s"  # and no formula, whatever it begins with
+            if heading:
+                cell.font = bold
+    widths: dict[int, int] = {}
+    for _, values in lines:
+        if len(values) > 1:
+            for j, value in enumerate(values):
+                widths[j] = min(max(widths.get(j, 8), len(str(value)) + 2), 40)
+    for j, width in widths.items():
+        sheet.column_dimensions[sheet.cell(row=1, column=j + 1).column_letter].width = width
+
+
+def _sheet_name(name: str, used: set[str]) -> str:
+    """A name that Excel accepts, and no sheet has yet."""
+    base = "".join("_" if c in r"[]:*?/\'" else c for c in name).strip() or "table"
+    found, k = base[:31], 1
+    while found.lower() in used:
+        k += 1
+        found = f"{base[: 30 - len(str(k))]} {k}"
+    used.add(found.lower())
+    return found
+
+
+def _require(module: str) -> Any:
+    """A module of the extra `report`, or how to get it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.replace("_", "-")
+        raise DataError(f'this table needs {package}: pip install "cfair[report]".') from error

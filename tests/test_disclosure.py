@@ -1,0 +1,461 @@
+"""Disclosure control: an attacker with linear algebra gets no masked count, and does without it."""
+
+import json
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import cfair
+import cfair.disclosure
+import cfair.errors
+from cfair.disclosure import KINDS, MASKED, protect, release
+from cfair.estimators.confusion import RATE_CELLS
+
+T = 11
+SEXES, RACES = ("F", "M"), ("Black", "Other", "White")
+TOL = 1e-7
+
+
+def audit_of(data, below=T, **more):
+    return cfair.Audit(
+        data, outcome="y", score="s", cutoff=0.5, groups=["sex", "race"], suppress_below=below,
+        **more,
+    )  # fmt: skip
+
+
+def data_of(cells, seed=0):
+    """Rows with given numbers by sex, race, outcome, call and, if there is one, treatment."""
+    at = np.array(np.unravel_index(np.arange(cells.size), cells.shape))
+    at = np.repeat(at, cells.ravel().astype(int), axis=1)
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "sex": np.array(SEXES)[at[0]],
+            "race": np.array(RACES)[at[1]],
+            "y": at[2],
+            "s": np.round(0.5 * at[3] + 0.49 * rng.random(at.shape[1]), 6),
+        }
+    )
+    if cells.ndim == 5:
+        frame["d"] = at[4]
+    return frame
+
+
+def example(n, seed):
+    c = cfair.load_cohort().sample(n, random_state=seed)
+    c = c.rename(columns={"readmitted": "y", "risk": "s", "treated": "d"})
+    return c[["sex", "race", "y", "s", "d", "age", "sbp"]]
+
+
+class Attacker:
+    """Collects linear equations in the base cells (sex, race, outcome, call, treatment)."""
+
+    def __init__(self):
+        self.rows, self.values = [], []
+
+    def target(self, sex=None, race=None):
+        """Membership of a target; a level may be a set of levels."""
+        mask = np.zeros((2, 3))
+        wanted = [SEXES if sex is None else sex, RACES if race is None else race]
+        wanted = [(w,) if isinstance(w, str) else tuple(w) for w in wanted]
+        mask[np.ix_([SEXES.index(v) for v in wanted[0]], [RACES.index(v) for v in wanted[1]])] = 1
+        return mask
+
+    def vector(self, target, kind, arms=(1, 1)):
+        return np.einsum("gr,ys,d->grysd", target, kind, np.array(arms)).ravel()
+
+    def know(self, vector, value):
+        if value is None or pd.isna(value):
+            return
+        self.rows.append(vector)
+        self.values.append(float(value))
+        if value == 0 and vector.min() >= 0:  # counts are not negative
+            for k in np.flatnonzero(vector):
+                self.rows.append(np.eye(len(vector))[k])
+                self.values.append(0.0)
+
+    def know_rate(self, target, metric, rate, arms=(1, 1)):
+        if metric not in RATE_CELLS or rate is None or pd.isna(rate):
+            return
+        if metric == "f1":
+            rate = rate / (2 - rate)
+        top, whole = RATE_CELLS[metric].indicators()
+        self.know(self.vector(target, top - rate * whole, arms), 0.0 if rate else None)
+        if rate == 0:
+            self.know(self.vector(target, top, arms), 0)
+        if rate == 1:
+            self.know(self.vector(target, whole - top, arms), 0)
+
+    def recovered(self, truth):
+        """Small counts that follow from the equations, with their values."""
+        A, b = np.array(self.rows), np.array(self.values)
+        scale = np.linalg.norm(A, axis=1)
+        A, b = A[scale > 0] / scale[scale > 0, None], b[scale > 0] / scale[scale > 0]
+        _, size, Vt = np.linalg.svd(A, full_matrices=False)
+        V = Vt[size > 1e-9 * size[0]]
+        x = np.linalg.lstsq(A, b, rcond=1e-9)[0]
+        found = []
+        for sex in (None, *SEXES):
+            for race in (None, *RACES):
+                for name, kind in KINDS.items():
+                    for arms in ((1, 1), (1, 0), (0, 1)):
+                        f = self.vector(self.target(sex, race), kind, arms)
+                        true = f @ truth.ravel()
+                        if 0 < true < T and np.linalg.norm(f - V.T @ (V @ f)) < TOL:
+                            assert f @ x == pytest.approx(true, abs=1e-4)
+                            found.append((sex, race, name, arms, true))
+        return found
+
+
+def rows_of(result):
+    """Every row of the frames of rates, with what it is about."""
+    for _, row in result.rates.iterrows():
+        yield row, {"sex": row["sex"], "race": row["race"]}
+    for _, row in result.marginals.iterrows():
+        yield row, {row["attribute"]: row["level"]}
+    for _, row in result.overall.iterrows():
+        yield row, {}
+
+
+def header(attacker, printed):
+    """Totals that a print gives in its first lines."""
+    every = attacker.target()
+    for name, kind in (("flagged", "positive"), ("outcome", "events"), ("treatment", "n")):
+        line = re.search(rf"^{name} .*: ([\d,]+) \(", printed, re.M)
+        if line:
+            arms = (0, 1) if name == "treatment" else (1, 1)
+            value = int(line.group(1).replace(",", ""))
+            attacker.know(attacker.vector(every, KINDS[kind], arms), value)
+    used = re.search(r"([\d,]+) used", printed)
+    if used:
+        attacker.know(attacker.vector(every, KINDS["n"]), int(used.group(1).replace(",", "")))
+
+
+def attack_observed(attacker, result):
+    header(attacker, str(result))
+    columns = {"n": "n", "events": "events", "non_events": "non_events"}
+    columns["predicted_positive"] = "positive"
+    for row, where in rows_of(result):
+        target = attacker.target(**where)
+        for column, kind in columns.items():
+            if column in row:
+                attacker.know(attacker.vector(target, KINDS[kind]), row[column])
+        metric = row["metric"]
+        if metric in RATE_CELLS:
+            whole = RATE_CELLS[metric].indicators()[1]
+            attacker.know(attacker.vector(target, whole), row["denominator"])
+            attacker.know_rate(target, metric, row["estimate"])
+        if np.isnan(row["estimate"]):
+            assert row["note"], metric
+            assert np.isnan([row["se"], row["ci_low"], row["ci_high"], row["n_effective"]]).all()
+    if hasattr(result, "treatment_equality"):
+        for _, row in result.treatment_equality.iterrows():
+            parts = row["group"].split(" & ")
+            where = dict(zip(("sex", "race"), parts, strict=True)) if len(parts) == 2 else {}
+            if row["by"] in ("sex", "race"):
+                where = {row["by"]: row["group"]}
+            target = attacker.target(**where)
+            attacker.know(attacker.vector(target, KINDS["fn"]), row["false_negatives"])
+            attacker.know(attacker.vector(target, KINDS["fp"]), row["false_positives"])
+            if np.isfinite(row["ratio"]):
+                f = attacker.vector(target, KINDS["fn"] - row["ratio"] * KINDS["fp"])
+                attacker.know(f, 0.0)
+
+
+def attack_interaction(attacker, result):
+    for _, row in result.contrasts.iterrows():
+        a = row["level_a"], row["level_b"]
+        rest = [v for v in RACES if v != row["level_b"]]  # references are all other levels
+        for name in ("11", "10", "01", "00"):
+            sex = a[0] if name[0] == "1" else [v for v in SEXES if v != row["level_a"]]
+            race = a[1] if name[1] == "1" else rest
+            target = attacker.target(sex, race)
+            whole = RATE_CELLS[row["metric"]].indicators()[1]
+            attacker.know(attacker.vector(target, whole), row[f"n{name}"])
+            attacker.know_rate(target, row["metric"], row[f"r{name}"])
+
+
+def attack_representation(attacker, result):
+    tables = json.loads(result.to_json())
+    whole = attacker.vector(attacker.target(), KINDS["n"])
+    attacker.know(whole, tables["n_known"])
+    expected = []
+    for row in tables["cells"] + tables["levels"]:
+        where = {k: row[k] for k in ("sex", "race") if k in row}
+        if "attribute" in row:
+            where = {row["attribute"]: row["level"]}
+        target = attacker.target(**where)
+        for kind in ("n", "events", "non_events"):
+            attacker.know(attacker.vector(target, KINDS[kind]), row[kind])
+        if row["share"] is not None and tables["n_known"]:
+            attacker.know(attacker.vector(target, KINDS["n"]), row["share"] * tables["n_known"])
+        if row.get("ratio") is not None:
+            n = row["ratio"] * row["expected"]
+            attacker.know(attacker.vector(target, KINDS["n"]), n)
+        expected.append(row.get("expected"))
+    return expected
+
+
+def attack_counterfactual(attacker, result):
+    header(attacker, str(result))
+    for row, where in rows_of(result):
+        target, metric = attacker.target(**where), row["metric"]
+        attacker.know(attacker.vector(target, KINDS["n"]), row["n"])
+        attacker.know(attacker.vector(target, KINDS["n"], (1, 0)), row["untreated"])
+        attacker.know(attacker.vector(target, KINDS["events"], (1, 0)), row["events"])
+        same = metric.removeprefix("c")
+        whole = RATE_CELLS[same].indicators()[1]
+        if metric.startswith("c"):
+            attacker.know(attacker.vector(target, whole, (1, 0)), row["denominator"])
+            # with weights that hardly differ a rate is the share of the untreated
+            if not np.isnan(row["estimate"]):
+                top = RATE_CELLS[same].indicators()[0]
+                for part in (top, whole - top):
+                    f = attacker.vector(target, part, (1, 0))
+                    attacker.know(f, f @ attacker.truth)
+        else:
+            attacker.know(attacker.vector(target, whole), row["denominator"])
+            attacker.know_rate(target, metric, row["estimate"])
+    for _, row in result.overlap.effective.iterrows():
+        sex, race = row["group"].split(" & ")
+        target = attacker.target(sex, race)
+        attacker.know(attacker.vector(target, KINDS["n"]), row["n"])
+        attacker.know(attacker.vector(target, KINDS["n"], (1, 0)), row["untreated"])
+    for _, row in result.overlap.propensities.iterrows():
+        where = {} if row["group"] == "all" else dict(
+            zip(("sex", "race"), row["group"].split(" & "), strict=True)
+        )  # fmt: skip
+        arms = (0, 1) if row["treated"] else (1, 0)
+        attacker.know(attacker.vector(attacker.target(**where), KINDS["n"], arms), row["n"])
+
+
+def truth_of(data):
+    d = data["d"] if "d" in data else np.zeros(len(data), dtype=int)
+    found = np.zeros((2, 3, 2, 2, 2))
+    codes = [data["sex"].map(SEXES.index), data["race"].map(RACES.index), data["y"]]
+    np.add.at(found, (*codes, (data["s"] >= 0.5).astype(int), d), 1)
+    return found
+
+
+def without_secondary(monkeypatch):
+    def open_release(candidates, sensitive, known=None, **_):
+        return release(candidates, sensitive, known, secondary=False)
+
+    monkeypatch.setattr(cfair.disclosure, "release", open_release)
+
+
+def attack_without_treatment(data):
+    attacker = Attacker()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        audit = audit_of(data)
+        attack_observed(attacker, audit.observed())
+        attack_observed(attacker, audit.performance())
+        attack_interaction(attacker, audit.interaction(list(RATE_CELLS), reference="rest"))
+        attack_representation(attacker, audit.representation())
+    return attacker.recovered(truth_of(data))
+
+
+FORMULA = "d ~ sex + race + s + age + sbp"
+
+
+def attack_with_treatment(data):
+    attacker = Attacker()
+    attacker.truth = truth_of(data).ravel()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        audit = audit_of(data)
+        attack_observed(attacker, audit.observed())
+        attack_counterfactual(attacker, audit.counterfactual(FORMULA))
+    return attacker.recovered(truth_of(data))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_nothing_small_follows_from_all_results_of_the_example(seed):
+    assert attack_without_treatment(example(700, seed)) == []
+
+
+def test_without_secondary_suppression_the_same_attack_succeeds(monkeypatch):
+    without_secondary(monkeypatch)
+    assert attack_without_treatment(example(700, 1))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_nothing_small_follows_from_who_was_treated(seed):
+    assert attack_with_treatment(example(1200, seed)) == []
+
+
+def test_without_secondary_suppression_treatment_gives_counts_away(monkeypatch):
+    without_secondary(monkeypatch)
+    assert attack_with_treatment(example(1200, 1))
+
+
+def test_small_subgroups_show_no_more_than_observed_rates():
+    data = example(700, 1)
+    audit = audit_of(data)
+    result = audit.small_subgroups(
+        FORMULA, outcome_model="~ age + sbp", membership="~ age + sbp", n_boot=5
+    )
+    attacker = Attacker()
+    attack_observed(attacker, audit.observed())
+    header(attacker, str(result).replace("treatment ", "arm "))
+    for row, where in rows_of(result):
+        target = attacker.target(**where)
+        attacker.know(attacker.vector(target, KINDS["n"]), row["n"])
+        attacker.know(attacker.vector(target, KINDS["events"]), row["events"])
+        attacker.know_rate(target, row["metric"], row["estimate"])
+    assert attacker.recovered(truth_of(data)) == []
+    masked = result.rates["note"].str.startswith(MASKED)
+    assert masked.any()
+    assert result.rates.loc[masked, "estimate"].isna().all()
+    draws = result.boot_draws
+    for _, row in result.rates[masked & result.rates["metric"].isin(result.compared)].iterrows():
+        assert draws[row["metric"], row["group"]].isna().all()
+
+
+counts = st.lists(st.integers(0, 40), min_size=24, max_size=24)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(counts)
+def test_nothing_small_follows_from_random_tables(values):
+    cells = np.array(values, dtype=float).reshape(2, 3, 2, 2)
+    partitions, member = parts()
+    found = protect(cells.reshape(6, 2, 2), partitions, T)
+    attacker = Attacker()
+    for metric, of in RATE_CELLS.items():
+        top, whole = of.indicators()
+        shown = found.rate_masks(member, top, whole) == 0
+        for k in np.flatnonzero(shown):
+            for kind in (top, whole, whole - top):
+                f = attacker.vector(member[k].reshape(2, 3), kind)
+                attacker.know(f, member[k] @ (cells.reshape(6, 2, 2) * kind).sum(axis=(1, 2)))
+        del metric
+    for kind in KINDS.values():
+        for k, value in enumerate(found.counts(member, kind)):
+            f = attacker.vector(member[k].reshape(2, 3), kind)
+            attacker.know(f, value if value >= 0 else None)
+    truth = np.stack([cells, 0 * cells], axis=-1)
+    inner = [r for r in attacker.recovered(truth) if r[3] == (1, 1)] if attacker.rows else []
+    assert inner == []
+
+
+def parts():
+    at = np.array(np.unravel_index(np.arange(6), (2, 3)))
+    levels = [(np.arange(size)[:, None] == at[k]).astype(float) for k, size in enumerate((2, 3))]
+    partitions = [np.ones((1, 6)), *levels, np.eye(6)]
+    return partitions, np.vstack(partitions)
+
+
+def test_limits_leave_more_than_one_value():
+    # counts are not negative, and those printed as <11 are at most 10
+    from scipy.optimize import linprog
+
+    rng, (partitions, member) = np.random.default_rng(1), parts()
+    printed = [KINDS[name] for name in ("n", "events", "non_events", "positive")]
+    tried = 0
+    for _ in range(6):
+        share = rng.dirichlet(np.ones(24) * 1.5)
+        cells = rng.multinomial(400, share).reshape(6, 2, 2).astype(float)
+        found = protect(cells, partitions, T)
+        vector = {"known": [], "few": [], "small": []}
+        for kind in KINDS.values():
+            told = any(np.array_equal(kind, other) for other in printed)
+            for k, mask in enumerate(found.masks(member, kind)):
+                f = np.einsum("g,ys->gys", member[k], kind).ravel()
+                if mask == 0:
+                    vector["known"].append(f)
+                elif mask == 1:
+                    vector["small"].append(f)
+                    vector["few"] += [f] * told
+        A, few = np.array(vector["known"]), np.array(vector["few"]).reshape(-1, 24)
+        limits = {"A_ub": np.vstack([few, -few]), "b_ub": np.repeat([10.0, -1.0], len(few))}
+        limits |= {"A_eq": A, "b_eq": A @ cells.ravel()}
+        for f in vector["small"]:
+            low, high = (linprog(s * f, **limits, method="highs").fun * s for s in (1, -1))
+            assert np.floor(high + 1e-6) > np.ceil(low - 1e-6)
+            tried += 1
+    assert tried > 30
+
+
+def test_sums_of_small_counts_do_not_give_them_away():
+    # two counts of at most 10 whose sum is 20 are both 10
+    cells = np.array([[100, 0], [10, 0], [10, 0]], dtype=float)
+    cells = np.stack([cells, np.full((3, 2), 50.0)], axis=1)
+    found = protect(cells, [np.ones((1, 3)), np.eye(3)], T)
+    every = np.ones((1, 3))
+    shown = found.counts(np.vstack([every, np.eye(3)]), KINDS["tn"])
+    assert not np.isfinite(shown[0]) or np.isnan(shown[1])
+
+
+def test_no_threshold_changes_nothing():
+    data = example(900, 3)
+    plain, masked = audit_of(data, None), audit_of(data, 2)
+    pd.testing.assert_frame_equal(plain.observed().rates, masked.observed().rates)
+    drop = str(masked.observed()).splitlines()
+    assert [line for line in drop if not line.startswith("disclosure")] == str(
+        plain.observed()
+    ).splitlines()
+    assert plain.observed().disclosure == ""
+
+
+def test_balance_gives_no_counts_of_groups():
+    balance = audit_of(example(900, 3)).counterfactual(FORMULA).overlap.balance.set_index("term")
+    assert balance.loc["age", "mean_all"] > 0
+    groups = balance[[name.startswith(("sex", "race")) for name in balance.index]]
+    assert len(groups) == 3
+    assert groups.drop(columns="note").isna().all(axis=None)
+    assert groups["note"].str.startswith(MASKED).all()
+
+
+def test_the_policy_is_printed_and_masks_are_named():
+    printed = str(audit_of(example(700, 1)).observed())
+    assert re.search(r"disclosure +counts below 11 masked \(\d+ counts?, \d+ more so that", printed)
+    assert "<11" in printed
+    assert "masked" in printed
+
+
+def test_few_dropped_rows_are_not_told():
+    data = example(900, 3)
+    data.loc[data.index[:7], "race"] = np.nan
+    audit = audit_of(data, missing="drop")
+    for said in (repr(audit), str(audit.observed()), str(audit.representation())):
+        assert "900" not in said
+        assert "7 dropped" not in said
+    assert "<11 dropped" in str(audit.observed())
+
+
+def test_rows_that_miss_an_attribute_are_protected_too():
+    data = example(300, 2)
+    data.loc[data.index[:7], "race"] = np.nan
+    data.loc[data.index[5:40], "sex"] = np.nan
+    result = cfair.representation_of(data, ["sex", "race"], outcome="y", suppress_below=11)
+    gone = result.attributes.set_index("attribute")
+    # 300 rows, 35 without sex: with all complete rows known, five without race alone would be
+    assert pd.isna(gone.loc["race", "n"])
+    assert pd.isna(gone.loc["sex", "missing"])
+
+
+def test_plots_name_masked_groups():
+    result = audit_of(example(700, 1)).observed()
+    ax = result.plot_rates("tpr")
+    said = " ".join(t.get_text() for t in ax.figure.findobj(lambda a: hasattr(a, "get_text")))
+    assert "masked" in said
+
+
+def test_curves_are_refused():
+    result = audit_of(example(700, 1)).performance()
+    assert result.curves == {}
+    with pytest.raises(cfair.errors.DataError, match="suppress_below"):
+        result.plot_roc()
+
+
+@pytest.mark.parametrize("value", [1, 0, -3, 2.5, True, "11"])
+def test_a_bad_threshold_is_refused(value):
+    with pytest.raises(ValueError, match="suppress_below"):
+        audit_of(example(300, 1), value)

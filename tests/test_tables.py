@@ -1,0 +1,273 @@
+"""Tables for papers: what is in them, in every format, and what text cannot do to them."""
+
+import re
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import cfair
+from cfair.disclosure import MASKED
+from cfair.errors import DataError
+from cfair.tables import Cell, Table, to_excel, to_gt, to_latex, to_markdown
+
+NASTY = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def cohort():
+    data = cfair.load_cohort().sample(900, random_state=1)
+    rng = np.random.default_rng(5)
+    data["insurance"] = rng.choice(["public", "private", "none"], len(data), p=[0.5, 0.46, 0.04])
+    data["number"] = [f"p{k}" for k in range(len(data))]
+    data.loc[data.index[::40], "bmi"] = np.nan
+    return data
+
+
+def audit_of(data, below=None, groups=("sex", "race")):
+    return cfair.Audit(
+        data, outcome="readmitted", score="risk", cutoff=0.5, groups=list(groups),
+        treatment="treated", suppress_below=below,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def observed(cohort):
+    return audit_of(cohort).observed()
+
+
+@pytest.fixture(scope="module")
+def masked(cohort):
+    return audit_of(cohort, 11).observed()
+
+
+def cells_of(markdown):
+    lines = [line for line in markdown.splitlines() if line.startswith("|")]
+    return [[c.strip() for c in line.strip("|").split("|")] for line in lines[:1] + lines[2:]]
+
+
+def test_the_table_of_rates_has_what_the_frames_have(observed):
+    rows = cells_of(observed.to_markdown(metrics=["fpr", "tpr"], digits=4))
+    assert rows[0] == ["Group", "n", "Events", "FPR", "TPR"]
+    names = [row[0] for row in rows[1:]]
+    single = ["**sex**", "F", "M", "**race**", "Black", "Other", "White"]
+    assert names == ["All", *single, "**sex x race**", *observed.cohort.groups.names]
+    rates = observed.rates.set_index(["metric", "group"])
+    for row in rows[-6:]:
+        for name, text in zip(("fpr", "tpr"), row[3:], strict=True):
+            one = rates.loc[name, row[0]]
+            given = [float(x) for x in re.findall(r"\d\.\d+", text)]
+            assert given == pytest.approx(one[["estimate", "ci_low", "ci_high"]].tolist(), abs=6e-5)
+            assert int(row[1].replace(",", "")) == one["n"]
+
+
+def test_labels_and_order(observed):
+    labels = {"F": "Women", "race": "Race", "tpr": "Sensitivity", "n": "Patients"}
+    text = observed.to_markdown(metrics="tpr", labels=labels, order=["White", "M & Other"])
+    rows = cells_of(text)
+    assert rows[0] == ["Group", "Patients", "Events", "Sensitivity"]
+    names = [row[0] for row in rows]
+    assert "Women" in names
+    assert "Women & Black" in names
+    assert names[names.index("**Race**") + 1] == "White"
+    assert names[names.index("**sex x Race**") + 1] == "M & Other"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"table": "rate"}, "table"),
+        ({"metrics": "sensitivity"}, "tpr"),
+        ({"order": ["nobody"]}, "order"),
+        ({"digits": -1}, "digits"),
+        ({"table": "gaps", "metrics": "tpr"}, "metrics"),
+    ],
+)
+def test_bad_options_are_refused(observed, options, said):
+    with pytest.raises(ValueError, match=said):
+        observed.to_markdown(**options)
+
+
+def test_masks_have_footnotes_with_reasons(masked):
+    text = masked.to_markdown(metrics="tpr")
+    assert f"ᵃ {MASKED}rests on a count below 11, or would reveal one" in text
+    assert "Disclosure: counts below 11 masked" in text
+    rates = masked.rates.query("metric == 'tpr'")
+    rows = {row[0]: row for row in cells_of(text)}
+    for _, one in rates.iterrows():
+        shown = rows[one["group"]]
+        assert (shown[3][0] == "–") == np.isnan(one["estimate"])
+        assert (shown[2] in ("<11", "masked")) == pd.isna(one["events"])
+
+
+def test_every_table_of_every_result_can_be_written(cohort, masked):
+    audit = audit_of(cohort, 11)
+    results = [masked, audit.representation(), audit.interaction(), audit.performance()]
+    results += [masked.equivalence("tnr"), audit.counterfactual("treated ~ sex + race + risk")]
+    for result in results:
+        assert result.table_names
+        for name in result.table_names:
+            if name == "net_benefit":  # refused with the other curves
+                continue
+            assert to_lines(result.to_markdown(name))
+            assert r"\end{tabular}" in result.to_latex(name)
+
+
+def to_lines(text):
+    rows = cells_of(text)
+    assert len({len(row) for row in rows}) == 1
+    return rows
+
+
+def nasty_table():
+    row = [Cell(f"{NASTY} 50% & a_b", "why _not_?"), Cell("=1+1"), Cell("\\input{x} ~^#$")]
+    return Table(["<b>g</b>", "x|y", "<i>"], [(NASTY, [row])], f"Cap {NASTY}", [f"note {NASTY}"])
+
+
+def test_html_is_escaped():
+    html = to_gt(nasty_table()).as_raw_html()
+    assert "<script" not in html
+    assert html.count("&lt;script&gt;") == 4
+    assert "<b>g" not in html
+    assert "&amp;lt;" not in html
+
+
+def test_labels_of_groups_are_escaped_in_a_result(cohort):
+    data = cohort.assign(sex=cohort["sex"].astype(str).replace({"F": NASTY}))
+    html = audit_of(data).observed().to_gt(caption=NASTY).as_raw_html()
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+
+
+def test_latex_has_no_commands_of_the_data():
+    tex = to_latex(nasty_table(), "tab:a")
+    assert r"50\% \& a\_b" in tex
+    assert r"\textbackslash{}input\{x\} \textasciitilde{}\textasciicircum{}\#\$" in tex
+    assert r"\input" not in tex.replace(r"\textbackslash{}input", "")
+    assert tex.count(r"\textsuperscript{a}") == 2
+    assert r"\label{tab:a}" in tex
+    for start in ("table", "tabular"):
+        assert tex.count(rf"\begin{{{start}}}") == tex.count(rf"\end{{{start}}}") == 1
+
+
+def test_markdown_keeps_its_columns():
+    rows = cells_of(to_markdown(nasty_table()).replace(r"\|", "/"))
+    assert {len(row) for row in rows} == {3}
+    assert "<script" not in to_markdown(nasty_table())
+
+
+def test_excel_has_no_formulas(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    frame = pd.DataFrame({"=cmd": ["=1+1", "+2"], "n": [1, pd.NA], "x": [0.5, np.nan]})
+    sheets = {"a/b": nasty_table(), "A/B": frame}
+    book = openpyxl.load_workbook(to_excel(sheets, tmp_path / "t.xlsx", ["=note"]))
+    assert book.sheetnames == ["a_b", "A_B 2", "notes"]
+    cells = [c for sheet in book for row in sheet.rows for c in row]
+    assert all(c.data_type != "f" for c in cells)
+    assert any(c.value == "=1+1" for c in cells)
+    assert book["A_B 2"]["C2"].value == 0.5
+    assert book["A_B 2"]["B3"].value is None
+
+
+def test_excel_of_a_result(masked, tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.load_workbook(masked.to_excel(tmp_path / "r.xlsx", ["rates", "gaps"]))
+    assert book.sheetnames == ["table", "rates", "gaps", "notes"]
+    assert book["rates"].max_row == len(masked.rates) + 1
+    said = [c.value for c in book["notes"]["A"]]
+    assert any("counts below 11 masked" in str(s) for s in said)
+
+
+def test_a_missing_package_says_how_to_get_it(observed, monkeypatch):
+    monkeypatch.setitem(sys.modules, "great_tables", None)
+    with pytest.raises(DataError, match=r'pip install "cfair\[report\]"'):
+        observed.to_gt()
+
+
+# -- table 1 ---------------------------------------------------------------------------------------
+
+
+def test_table_one_agrees_with_pandas(cohort):
+    result = audit_of(cohort).table_one(["age", "bmi", "insurance", "readmitted"], median=["bmi"])
+    cells = result.cells.set_index(["covariate", "level", "group"])
+    by = cohort.groupby(["sex", "race"])
+    for (sex, race), part in by:
+        group = f"{sex} & {race}"
+        assert cells.loc[("", "", group), "count"] == len(part)
+        age = cells.loc[("age", "", group)]
+        assert age["centre"] == pytest.approx(part["age"].mean())
+        assert age["spread_low"] == pytest.approx(part["age"].std())
+        bmi = cells.loc[("bmi", "", group)]
+        middle = part["bmi"].quantile([0.5, 0.25, 0.75]).tolist()
+        assert bmi[["centre", "spread_low", "spread_high"]].tolist() == pytest.approx(middle)
+        assert cells.loc[("bmi", "missing", group), "count"] == part["bmi"].isna().sum()
+        for level in ("public", "private", "none"):
+            one = cells.loc[("insurance", level, group)]
+            assert one["count"] == (part["insurance"] == level).sum()
+            assert one["share"] == pytest.approx((part["insurance"] == level).mean())
+    whole = cells.loc[("age", "", "Overall")]
+    assert whole["centre"] == pytest.approx(cohort["age"].mean())
+
+
+def test_standardised_differences(cohort):
+    result = audit_of(cohort, groups=["sex"]).table_one(["age", "treated"], differences=True)
+    smd = result.cells.groupby("covariate")["smd"].first()
+    women, men = (cohort[cohort["sex"] == s] for s in ("F", "M"))
+    spread = np.sqrt((women["age"].var() + men["age"].var()) / 2)
+    assert smd["age"] == pytest.approx(abs(women["age"].mean() - men["age"].mean()) / spread)
+    p, q = women["treated"].mean(), men["treated"].mean()
+    spread = np.sqrt((p * (1 - p) + q * (1 - q)) / 2)
+    assert smd["treated"] == pytest.approx(abs(p - q) / spread)
+
+
+def test_names_of_patients_are_left_out_and_said(cohort):
+    result = audit_of(cohort).table_one()
+    assert "number" not in set(result.cells["covariate"])
+    assert "Left out: number" in str(result)
+    with pytest.raises(DataError, match="levels"):
+        audit_of(cohort).table_one(["number"])
+    with pytest.raises(DataError, match="nobody"):
+        audit_of(cohort).table_one(["nobody"])
+    with pytest.raises(DataError, match="by"):
+        audit_of(cohort).table_one(by="age")
+
+
+def test_no_small_category_of_table_one_can_be_computed(cohort):
+    result = audit_of(cohort, 11).table_one(["insurance"])
+    both = audit_of(cohort, 11).table_one(["insurance"], by="sex")
+    levels, groups = ["none", "private", "public"], list(cohort.groupby(["sex", "race"]).groups)
+    names = [f"{s} & {r}" for s, r in groups]
+    table = pd.crosstab([cohort["sex"], cohort["race"]], cohort["insurance"])
+    truth = table.loc[groups, levels].to_numpy()
+    equations = []
+    for frame in (result.cells, both.cells):
+        for _, row in frame.iterrows():
+            if pd.isna(row["count"]):
+                continue
+            at = [
+                row["group"] in ("Overall", name, *name.split(" & ")) for name in names
+            ]  # by sex, a group belongs to its level
+            which = np.ones(3) if not row["level"] else np.array(levels) == row["level"]
+            f = np.outer(at, which).ravel()
+            equations.append(f.astype(float))
+            assert f @ truth.ravel() == row["count"]
+            if row["count"] == 0:
+                equations += list(np.eye(len(f))[f > 0])
+    A = np.array(equations)
+    rank = np.linalg.matrix_rank(A)
+    small = np.flatnonzero((truth.ravel() > 0) & (truth.ravel() < 11))
+    assert len(small)
+    for k in small:
+        assert np.linalg.matrix_rank(np.vstack([A, np.eye(truth.size)[k]])) == rank + 1
+
+
+def test_table_one_is_written_like_other_tables(cohort, tmp_path):
+    result = audit_of(cohort, 11).table_one(["age", "insurance"], by="sex")
+    text = result.to_markdown(labels={"age": "Age, years", "F": "Women"})
+    assert cells_of(text)[0] == ["Characteristic", "Overall", "Women", "M"]
+    assert "**Age, years**" in text
+    assert r"\begin{tabular}{lrrr}" in result.to_latex()
+    assert "insurance, n (%)" in result.to_gt().as_raw_html()
+    assert result.to_excel(tmp_path / "one.xlsx").exists()
+    assert "Patients by group" in str(result)
