@@ -52,7 +52,7 @@ _WHERE = {
     "true_disparities": "cfair.datasets",
     "true_rates": "cfair.datasets",
 }
-_ROOMS = ("datasets", "errors", "estimators", "faircfint", "metrics", "plotting")
+_ROOMS = ("datasets", "equivalence", "errors", "estimators", "faircfint", "metrics", "plotting")
 
 __all__ = [
     "Audit",

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 
 from cfair.columns import Binary, Score, check_some_weight
 from cfair.counting import declare_counted, is_counted
+from cfair.disclosure import Protection, is_masked, protect, small_masks
 from cfair.errors import CutoffWarning, DataError, SmallGroupWarning, warn
 from cfair.frame import show_some
 from cfair.groups import Groups, cross
@@ -49,12 +52,21 @@ class Dropped:
         Rows dropped per group, "unknown group" where an attribute is missing.
     small_groups : dict of str to int
         Groups dropped because they are small, with their rows.
+    below : int, optional
+        Counts from 1 to one less are not told.
     """
 
     n: int = 0
     by_column: dict[str, int] = field(default_factory=dict)
     by_group: dict[str, int] = field(default_factory=dict)
     small_groups: dict[str, int] = field(default_factory=dict)
+    below: int | None = None
+
+    @property
+    def masked(self) -> bool:
+        """Whether some of the numbers of dropped rows are masked."""
+        counts = [self.n, *self.by_column.values(), *self.small_groups.values()]
+        return bool(is_masked(small_masks(counts, self.below)).any())
 
     def sentence(self) -> str:
         """Say it in one line.
@@ -68,13 +80,19 @@ class Dropped:
         """
         if self.n == 0:
             return "none dropped"
-        alone = len(self.by_column) == 1 and not self.small_groups
+        # with the total and all parts but one, the last would be known
+        alone = (len(self.by_column) == 1 and not self.small_groups) or self.masked
         columns = [f"{k} missing" + ("" if alone else f" ({v})") for k, v in self.by_column.items()]
         parts = [show_some(columns, 6)] if columns else []
         if self.small_groups:
-            names = [f"{name} ({rows})" for name, rows in self.small_groups.items()]
+            names = [
+                name if self.masked else f"{name} ({rows})"
+                for name, rows in self.small_groups.items()
+            ]
             parts.append(f"small group{'s' * (len(names) > 1)} {show_some(names, 6)}")
-        return f"{self.n:,} dropped: {'; '.join(parts)}"
+        few = is_masked(small_masks(self.n, self.below))
+        n = f"<{self.below}" if few else f"{self.n:,}"
+        return f"{n} dropped: {'; '.join(parts)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +133,8 @@ class Cohort:
         engine; None where an entry is a row.
     missing_levels : dict of str to str
         By attribute, the level that its missing values are, where they are one.
+    suppress_below : int, optional
+        Counts from 1 to one less are masked, and what would reveal them; see `protection`.
     """
 
     y: NDArray[np.int8]
@@ -142,6 +162,41 @@ class Cohort:
     weights_name: str | None = None
     repeats: NDArray[np.int64] | None = None
     missing_levels: dict[str, str] = field(default_factory=dict)
+    suppress_below: int | None = None
+
+    @cached_property
+    def protection(self) -> Protection | None:
+        """What may be shown of the rows by group, outcome and call; None if everything may."""
+        if self.suppress_below is None:
+            return None
+        cell = self.groups.codes * 4 + self.y.astype(np.intp) * 2 + self.s
+        cells = np.bincount(cell, self.repeats, 4 * self.groups.n_groups)
+        return protect(
+            cells.reshape(-1, 2, 2).astype(np.float64), self.partitions, self.suppress_below
+        )
+
+    @cached_property
+    def treated_protection(self) -> Protection | None:
+        """The same with counts of treated and untreated beside them."""
+        if self.protection is None or self.d is None:
+            return None
+        cell = ((self.groups.codes * 2 + self.y.astype(np.intp)) * 2 + self.s) * 2 + self.d
+        cells = np.bincount(cell, self.repeats, 8 * self.groups.n_groups)
+        whole = cells.reshape(-1, 2, 2, 2).astype(np.float64)
+        return self.protection.with_treatment(whole, self.partitions)
+
+    @property
+    def partitions(self) -> list[NDArray[np.float64]]:
+        """All rows, the levels of each attribute, and the groups, as sets of groups."""
+        matrix, K = self.groups.target_matrix, self.groups.n_groups
+        ends = np.cumsum([K, *self.groups.shape])
+        levels = [matrix[a:b] for a, b in pairwise(ends)]
+        return [matrix[-1:], *levels, matrix[:K]]
+
+    @property
+    def n_read_shown(self) -> float:
+        """Rows of the table; NaN where they would reveal how few were dropped."""
+        return float("nan") if self.dropped.masked else float(self.n_read)
 
     @property
     def n_clusters(self) -> int | None:
@@ -209,7 +264,7 @@ def declare(data: Any, roles: Roles, *, count: bool = False) -> Declared:
     counted = count and is_counted(data, roles)
     declared = declare_counted(data, roles) if counted else read_declaration(data, roles)
     rows = _select_rows(declared, {})
-    _warn_of_small_groups(rows.small, roles.min_group_size)
+    _warn_of_small_groups(rows.small, roles)
     side = _one_side(declared, rows.keep)
     if side:
         ask = " Is the cutoff on the scale of the score?" if roles.prediction is None else ""
@@ -251,7 +306,7 @@ def make_cohort(
     masks = {name: c.isna().to_numpy() for name, c in others.items()}
     rows = _select_rows(declared, {**masks, **(also_missing or {})})
     new = {name: n for name, n in rows.small.items() if name not in declared.warned}
-    _warn_of_small_groups(new, declared.roles.min_group_size)
+    _warn_of_small_groups(new, declared.roles)
     return _assemble(declared, declared.outcome, rows, wanted)
 
 
@@ -317,7 +372,10 @@ def _select_rows(declared: Declared, others: dict[str, NDArray[np.bool_]]) -> _R
         if column is not None:
             _check_both_values(declared, column, role, carry, which)
     by_group = _dropped_by_group(declared, keep)
-    return _Rows(keep, groups, Dropped(declared.count(~keep), by_column, by_group, gone), small)
+    dropped = Dropped(
+        declared.count(~keep), by_column, by_group, gone, declared.roles.suppress_below
+    )
+    return _Rows(keep, groups, dropped, small)
 
 
 def _groups(declared: Declared, rows: NDArray[np.bool_]) -> Groups:
@@ -389,11 +447,13 @@ def _dropped_by_group(declared: Declared, keep: NDArray[np.bool_]) -> dict[str, 
     return {**found, UNKNOWN_GROUP: n_unknown} if n_unknown else found
 
 
-def _warn_of_small_groups(small: dict[str, int], min_size: int | None) -> None:
+def _warn_of_small_groups(small: dict[str, int], roles: Roles) -> None:
     if small:
-        shown = show_some([f"{name} ({n} rows)" for name, n in small.items()], 10)
+        told = roles.suppress_below is None
+        shown = show_some([f"{k} ({n} rows)" if told else k for k, n in small.items()], 10)
         warn(
-            f"{len(small)} group{'s' * (len(small) > 1)} with fewer than min_group_size={min_size} "
+            f"{len(small)} group{'s' * (len(small) > 1)} with fewer than "
+            f"min_group_size={roles.min_group_size} "
             f'rows: {shown}. Merge levels, or leave them out with small_groups="drop".',
             SmallGroupWarning,
         )
@@ -443,6 +503,7 @@ def _assemble(
         missing_levels={
             a.name: a.missing_level for a in declared.attributes if a.missing_level is not None
         },
+        suppress_below=declared.roles.suppress_below,
     )
 
 
@@ -480,7 +541,13 @@ def _notes(declared: Declared, rows: _Rows) -> tuple[str, ...]:
     for a in declared.attributes:
         if a.missing_level is not None:
             n = declared.count(rows.keep & (a.codes == len(a.levels) - 1))
-            notes.append(f"{a.name}: missing values ({n} rows) are the level {a.missing_level!r}")
-    notes += [f"{name} has {n} rows; read its rates with care" for name, n in rows.small.items()]
+            many = f" ({n} rows)" * (declared.roles.suppress_below is None)
+            notes.append(f"{a.name}: missing values{many} are the level {a.missing_level!r}")
+    least = declared.roles.min_group_size
+    notes += [
+        f"{name} has {n if declared.roles.suppress_below is None else f'fewer than {least}'} rows; "
+        "read its rates with care"
+        for name, n in rows.small.items()
+    ]
     side = _one_side(declared, rows.keep)
     return (*notes, side) if side else tuple(notes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import bad_inputs
 import numpy as np
 import pandas as pd
@@ -12,7 +14,7 @@ from scipy import stats
 import cfair
 from cfair.errors import DataError
 from cfair.inference.estimates import RateEstimates
-from cfair.inference.intervals import NORMAL
+from cfair.inference.intervals import NORMAL, wilson_interval
 
 pytestmark = pytest.mark.filterwarnings("ignore::cfair.errors.CfairWarning")
 
@@ -234,3 +236,54 @@ def test_the_printed_test_names_the_distribution_of_its_p_value(twelve):
     for result in twelve.values():
         line = next(x for x in str(result).splitlines() if x.startswith("equal rates?"))
         assert "chi2(" not in line
+
+
+# -- clusters within groups -----------------------------------------------------------------------
+
+
+def nested(few, many, size, rng, rates=(0.4, 0.4), icc=0.05):
+    """Clusters that are in one group each: few in the first, many in the second."""
+    frames = []
+    for group, (clusters, rate) in enumerate(zip((few, many), rates, strict=True)):
+        shape = rate * (1 - icc) / icc, (1 - rate) * (1 - icc) / icc
+        p = np.repeat(rng.beta(*shape, clusters), size)
+        frames.append(
+            pd.DataFrame(
+                {
+                    "y": rng.integers(0, 2, len(p)),
+                    "s": (rng.random(len(p)) < p).astype(int),
+                    "g": "ab"[group],
+                    "c": 1000 * group + np.repeat(np.arange(clusters), size),
+                }
+            )
+        )
+    return pd.concat(frames, ignore_index=True)
+
+
+def test_a_group_is_as_uncertain_as_its_own_clusters_are():
+    table = nested(4, 60, 30, np.random.default_rng(2))
+    roles = {"outcome": "y", "prediction": "s", "groups": "g", "cluster": "c"}
+    both = cfair.Audit(table, **roles).observed().rates
+    few = both[(both["metric"] == "selection_rate") & (both["group"] == "a")].iloc[0]
+    alone = table[table["g"] == "a"].groupby("c")["s"].mean()
+    assert few["se"] == pytest.approx(alone.std() / np.sqrt(4))  # equal clusters: their own mean
+    low, high = few["ci_low"], few["ci_high"]
+    size = few["estimate"] * (1 - few["estimate"]) / few["se"] ** 2
+    own = wilson_interval(np.array([few["estimate"]]), np.array([size]), max_df=3)
+    assert (low, high) == pytest.approx((own[0][0], own[1][0]))
+
+
+def test_intervals_of_few_clusters_cover_whatever_the_others_have():
+    rng, covered, wrong = np.random.default_rng(5), [], []
+    roles = {"outcome": "y", "prediction": "s", "groups": "g", "cluster": "c"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(150):
+            table = nested(4, 40, 30, rng, rates=(0.5, 0.4))
+            result = cfair.Audit(table, **roles).observed()
+            row = result.rates.query("metric == 'selection_rate' and group == 'a'").iloc[0]
+            covered.append(row["ci_low"] < 0.5 < row["ci_high"])
+            pair = result.equivalence("selection_rate", reference="b").pairs.iloc[0]
+            wrong.append(pair["verdict"] == "equivalent")  # the true ratio is 1.25, the margin
+    assert np.mean(covered) > 0.90  # 0.82 with the degrees of freedom of all clusters
+    assert np.mean(wrong) < 0.06

@@ -193,10 +193,19 @@ def test_covariance_is_the_sum_of_products_of_influences(estimator, outcome, wei
     scores = contribution_scores(models.added, 3, cluster, w)
     got = rate_covariance(moments, np.eye(3), cluster_scores=scores)
     sums = np.array([psi[cluster == c].sum(axis=0) for c in range(C)])
-    np.testing.assert_allclose(
-        got.covariance, C / (C - 1) * sums.T @ sums / 500**2, rtol=1e-10, atol=1e-14
-    )
+    own = own_sites(t)
+    assert (own < C).any()
+    np.testing.assert_array_equal(got.clusters, own)
+    sums *= np.sqrt(own / (own - 1))
+    np.testing.assert_allclose(got.covariance, sums.T @ sums / 500**2, rtol=1e-10, atol=1e-14)
     assert not np.allclose(got.covariance, psi.T @ psi / 500**2, rtol=0.01)
+
+
+def own_sites(t):
+    """Sites with untreated rows of each race without the event, then with it."""
+    return np.concatenate(
+        [t[(t["d"] == 0) & (t["y"] == event)].groupby("race")["site"].nunique() for event in (0, 1)]
+    )
 
 
 def test_clusters_reach_the_standard_errors_of_the_analysis():
@@ -207,7 +216,8 @@ def test_clusters_reach_the_standard_errors_of_the_analysis():
     )
     psi = row_influence(models.added, 3, cohort.weights)
     sums = np.array([psi[t["site"] == c].sum(axis=0) for c in range(40)])
-    se = np.sqrt(40 / 39 * (sums**2).sum(axis=0)) / 500
+    own = own_sites(t)
+    se = np.sqrt(own / (own - 1) * (sums**2).sum(axis=0)) / 500
     np.testing.assert_allclose(result.rates["se"][:6], se, rtol=1e-9)
 
 

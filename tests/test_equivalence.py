@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from matplotlib import pyplot as plt
 from scipy import stats
 from scipy.special import xlogy
+from statsmodels.stats import proportion as sm_proportion
 from statsmodels.stats.proportion import (
     confint_proportions_2indep,
     score_test_proportions_2indep,
@@ -20,7 +21,7 @@ from statsmodels.stats.proportion import (
 
 import cfair
 from cfair.equivalence.restricted import restricted_rates
-from cfair.equivalence.tost import least_expected_cell, tost_counts, tost_estimates
+from cfair.equivalence.tost import least_expected_cell, tost_counts, tost_estimates, tost_to_all
 from cfair.errors import DataError, SmallGroupWarning
 
 COMPARE = {"ratio": "ratio", "odds_ratio": "odds-ratio", "difference": "diff"}
@@ -248,7 +249,9 @@ def test_all_pairs_and_single_attributes(audit):
     ).equivalence("fpr", reference="White")
     pd.testing.assert_frame_equal(race.pairs, alone.pairs)
     whole = audit.equivalence("fpr", attribute="race", reference="overall").pairs
-    assert (whole["method"] == "wald").all()  # all rows hold those of each group
+    assert (whole["method"] == "score").all()  # against the other rows
+    odds = audit.equivalence("fpr", attribute="race", reference="overall", contrast="odds_ratio")
+    assert (odds.pairs["method"] == "wald").all()  # all rows hold those of each group
 
 
 def test_all_equivalent_is_the_largest_p_value():
@@ -334,18 +337,180 @@ def test_counterfactual_rates_have_the_covariance_of_their_influence(audit):
     assert (result.equivalence("fpr").pairs["method"] == "score").all()
 
 
-def test_weights_and_clusters_have_wald():
-    data = cfair.load_cohort().assign(
-        w=lambda d: 1 + d["age"] % 3, c=lambda d: np.arange(len(d)) % 40
-    )
+def test_clusters_have_wald():
+    data = cfair.load_cohort().assign(c=lambda d: np.arange(len(d)) % 40)
     common = {"outcome": "readmitted", "score": "risk", "cutoff": 0.5, "groups": "sex"}
     plain = cfair.Audit(data, **common).equivalence("tpr", method="wald").pairs.iloc[0]
-    for more in ({"weights": "w"}, {"cluster": "c"}):
-        row = cfair.Audit(data, **common, **more).equivalence("tpr").pairs.iloc[0]
-        assert row["method"] == "wald"
-        assert row["ci_high"] != plain["ci_high"]
+    row = cfair.Audit(data, **common, cluster="c").equivalence("tpr").pairs.iloc[0]
+    assert row["method"] == "wald"
+    assert row["ci_high"] != plain["ci_high"]
     with pytest.raises(ValueError, match="rows of a cluster are not independent"):
         cfair.Audit(data, **common, cluster="c").equivalence("tpr", method="score")
+
+
+def test_weighted_rates_have_the_score_test_on_effective_sizes():
+    data = cfair.load_cohort().assign(w=lambda d: 1 + d["age"] % 3)
+    audit = cfair.Audit(
+        data, outcome="readmitted", score="risk", cutoff=0.5, groups="sex", weights="w"
+    )
+    row = audit.equivalence("tpr").pairs.iloc[0]
+    rates = audit.observed().rates.query("metric == 'tpr'").set_index("group")
+    p, size = (rates.loc[["F", "M"], c].to_numpy() for c in ("estimate", "n_effective"))
+    own = tost_counts(p[0] * size[0], size[0], p[1] * size[1], size[1])
+    assert row["method"] == "score"
+    assert row["ci_low"] == pytest.approx(float(own.low))
+    assert row["p_upper"] == pytest.approx(float(own.p_upper))
+    assert pd.isna(row["events"])
+
+
+@pytest.mark.parametrize(("n", "rest"), [(20, 380), (50, 950)])
+def test_the_size_against_all_rows_is_near_alpha(n, rest):
+    # every table of a group and the others, with the ratio to all rows at the lower margin
+    overall, f = 0.9, n / (n + rest)
+    p1 = 0.8 * overall
+    p2 = (overall - f * p1) / (1 - f)
+    x1, x2 = np.meshgrid(np.arange(n + 1), np.arange(rest + 1), indexing="ij")
+    chance = stats.binom.pmf(x1, n, p1) * stats.binom.pmf(x2, rest, p2)
+    likely = chance > 1e-9
+    x1, x2, chance = x1[likely], x2[likely], chance[likely]
+    found = tost_to_all(x1, n, x1 + x2, n + rest)
+    assert 0.03 < chance[found.p_value < 0.05].sum() < 0.06
+    assert found.estimate == pytest.approx((x1 / n) / ((x1 + x2) / (n + rest)))
+    inside = (found.low > 0.8) & (found.high < 1.25)
+    assert (inside == (found.p_value < 0.05)).mean() > 0.9999
+
+
+@given(st.integers(1, 200), st.integers(1, 200), st.integers(0, 200), st.integers(0, 200))
+def test_a_difference_to_all_rows_is_a_part_of_that_to_the_others(n1, n2, x1, x2):
+    x1, x2 = min(x1, n1), min(x2, n2)
+    f = n1 / (n1 + n2)
+    whole = tost_to_all(x1, n1, x1 + x2, n1 + n2, (-0.1, 0.1), contrast="difference")
+    margin = max(-0.1 / (1 - f), -1), min(0.1 / (1 - f), 1)
+    rest = tost_counts(x1, n1, x2, n2, margin, contrast="difference")
+    assert whole.p_value == pytest.approx(rest.p_value)
+    assert whole.low == pytest.approx((1 - f) * rest.low)
+
+
+def test_a_level_called_overall_is_not_all_rows():
+    data = cfair.load_cohort()
+    roles = {"outcome": "readmitted", "score": "risk", "cutoff": 0.5, "groups": "race"}
+    named = cfair.Audit(data.replace({"race": {"Other": "overall"}}), **roles)
+    own = named.equivalence("tpr", reference="overall").pairs
+    other = cfair.Audit(data, **roles).equivalence("tpr", reference="Other").pairs
+    columns = ["method", "ci_low", "ci_high", "n_reference"]
+    assert (
+        own.set_index("group")
+        .loc[["Black", "White"], columns]
+        .equals(other.set_index("group").loc[["Black", "White"], columns])
+    )
+
+
+def test_that_some_differ_is_corrected_for_the_number_of_pairs(audit):
+    found = audit.equivalence("fpr", margin=(0.95, 1 / 0.95))
+    pairs, overall = found.pairs, found.overall.iloc[0]
+    beyond = 1 - pairs[["p_lower", "p_upper"]].max(axis=1)
+    assert pairs["p_beyond"].to_numpy() == pytest.approx(beyond.to_numpy())
+    assert overall["p_beyond"] == pytest.approx(min(1, 15 * beyond.min()))
+    assert overall["verdict"] == "some different"
+    assert "(Holm)" in str(found)
+    random = cfair.load_cohort().assign(site=lambda d: np.arange(len(d)) % 45)
+    many = cfair.Audit(random, outcome="readmitted", score="risk", cutoff=0.5, groups="site")
+    with pytest.warns(SmallGroupWarning):
+        chance = many.equivalence("tpr")
+    assert chance.overall.loc[0, "different"] > 0  # one pair in a hundred, by chance
+    assert chance.overall.loc[0, "verdict"] == "not shown"
+    with pytest.raises(ValueError, match="at most 80 pairs"):
+        chance.plot()
+
+
+def test_adjustment_reaches_different_and_not_the_claim_about_all(audit):
+    margin = (0.9, 1 / 0.9)
+    plain = audit.equivalence(["tpr", "fpr"], margin=margin)
+    holm = audit.equivalence(["tpr", "fpr"], margin=margin, adjust="holm")
+    counts = [(r.pairs["verdict"] == "different").sum() for r in (plain, holm)]
+    assert counts[0] > counts[1] > 0
+    lost = (plain.pairs["verdict"] == "different") & (holm.pairs["verdict"] != "different")
+    assert holm.pairs.loc[lost, "note"].str.contains("different by itself").all()
+    largest = plain.pairs.groupby("metric", sort=False)["p_value"].max()
+    assert holm.overall["p_value"].to_numpy() == pytest.approx(largest.to_numpy())
+
+
+def test_of_scores_the_interval_is_that_of_their_contrasts():
+    data = cfair.load_cohort().iloc[:400]
+    audit = cfair.Audit(data, outcome="readmitted", score="risk", cutoff=0.5, groups="race")
+    result = audit.performance(level=0.9)
+    found = result.equivalence("auc", contrast="difference", margin=(-0.2, 0.2), reference="White")
+    other = result.contrasts("White", metrics="auc")
+    for column in ("ci_low", "ci_high"):
+        assert found.pairs[column].to_numpy() == pytest.approx(other[column].to_numpy())
+    assert audit.performance().equivalence(contrast="difference", margin=(-0.2, 0.2)).metrics == (
+        "auc",
+    )
+
+
+def test_wald_against_all_rows_allows_for_those_of_the_group(audit):
+    row = audit.equivalence(
+        "tpr", contrast="difference", margin=(-0.2, 0.2), reference="overall", method="wald"
+    ).pairs.iloc[0]
+    p, n, q, m = row[["rate", "n", "rate_reference", "n_reference"]].astype(float)
+    shared = p * (1 - p) / m  # the covariance of a rate with that of all
+    se = np.sqrt(p * (1 - p) / n + q * (1 - q) / m - 2 * shared)
+    half = (row["ci_high"] - row["ci_low"]) / 2
+    assert half == pytest.approx(stats.norm.ppf(0.95) * se, rel=0.01)
+
+
+def test_the_factor_of_miettinen_and_nurminen_is_that_of_statsmodels():
+    x1, n1, x2, n2 = 12, 30, 25, 40
+    for contrast, compare, value in (("difference", "diff", 0.0), ("ratio", "ratio", 0.8)):
+        margin = (value or -1e-12, 1 if contrast == "difference" else 9)
+        own = tost_counts(x1, n1, x2, n2, margin, contrast=contrast)
+        theirs = sm_proportion.test_proportions_2indep(
+            x1, n1, x2, n2, value=value, compare=compare, method="score", correction=True,
+            alternative="larger",
+        )  # fmt: skip
+        assert float(own.p_lower) == pytest.approx(theirs.pvalue, abs=1e-9)
+
+
+def test_the_smallest_cell_is_in_the_smaller_group():
+    assert least_expected_cell(0.9, 40, 0.8, 160) == least_expected_cell(0.8, 160, 0.9, 40)
+    assert float(least_expected_cell(0.9, 40, 0.8, 160)) == pytest.approx(40 * (1 - 0.82))
+
+
+def test_notes_say_what_was_chosen_and_what_is_not_symmetric(audit):
+    usual = "\n".join(audit.equivalence("tpr").notes)
+    chosen = "\n".join(audit.equivalence("tpr", margin=(0.7, 1.2)).notes)
+    assert "four fifths" in usual
+    assert "symmetric" not in usual
+    assert "four fifths" not in chosen
+    assert "symmetric" in chosen
+    assert "symmetric" not in "\n".join(
+        audit.equivalence("tpr", margin=(0.7, 1.2), reference=("M", "White")).notes
+    )
+
+
+def test_not_equal_is_said_on_either_side():
+    for x in (1300, 700):
+        audit = small({"a": (8000, 2000, 1000, 9000), "b": (8000, 2000, x, 10000 - x)})
+        row = audit.equivalence("tpr", margin=(0.5, 2)).pairs.iloc[0]
+        assert row["note"] == "not equal, but within the margin"
+
+
+@pytest.mark.parametrize("metrics", [[], ["tpr", "sensitivity"], 5])
+def test_metrics_that_name_none_or_one_twice_are_refused(audit, metrics):
+    with pytest.raises(ValueError, match="metric"):
+        audit.equivalence(metrics)
+
+
+def test_a_margin_given_twice_is_refused(audit):
+    twice = {"sensitivity": (0.8, 1.25), "tpr": (0.7, 1.4)}
+    with pytest.raises(ValueError, match="each once"):
+        audit.equivalence("tpr", margin=twice)
+
+
+def test_counts_that_cannot_be_are_refused():
+    for x in (-3, 30):
+        with pytest.raises(ValueError, match="between 0 and n"):
+            tost_counts(x, 20, 5, 50)
 
 
 def test_quality_of_the_score(audit):

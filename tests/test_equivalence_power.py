@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from matplotlib import pyplot as plt
 from scipy.special import ndtri
 from scipy.stats import norm
 
@@ -643,3 +644,120 @@ def test_power_on_the_command_line_explains_errors(capsys):
     assert "specificity must lie between 0 and 1, not 30. Percent" in capsys.readouterr().err
     assert main([*options, "--specificity", ".3", "--contrast", "difference"]) == 2
     assert "give --margin" in capsys.readouterr().err
+
+
+# -- the ends of what can be asked ----------------------------------------------------------------
+
+SHARED = {"share": 0.25, "prevalence": 0.25, "sensitivity": 0.75}
+
+
+@pytest.mark.parametrize(
+    ("changes", "contrast"),
+    [({"share": 1e-12}, "ratio"), ({"prevalence": 1e-15}, "ratio"),
+     ({"share": 0.1, "prevalence": 0.1, "sensitivity": 0.5}, "difference")],
+)  # fmt: skip
+@pytest.mark.parametrize("method", ["wald", "score"])
+def test_a_margin_that_no_contrast_can_have_is_missing_and_says_why(changes, contrast, method):
+    found = cfair.equivalence_margin(
+        "tpr", n=20, **{**SHARED, **changes}, contrast=contrast, method=method
+    )
+    row = found.frame.iloc[0]
+    if method == "score" and np.isfinite(row["margin_low"]):
+        assert abs(row["margin_high"]) < (1 if contrast == "difference" else np.exp(30.1))
+        return
+    assert np.isnan(found.values).all()
+    assert "wide enough" in row["note"]
+    assert "no margin will do" in str(found)
+
+
+def test_a_size_out_of_reach_is_not_called_outside_the_margin():
+    found = cfair.equivalence_sample_size("tpr", share=0.25, prevalence=1e-15, sensitivity=0.75)
+    assert np.isnan(found.values)
+    assert "too few patients" in found.frame.loc[0, "note"]
+    assert "9e15" in str(found)
+    assert "not inside" not in str(found)
+
+
+def test_arguments_that_do_not_fit_are_named():
+    with pytest.raises(ValueError, match=r"prevalence \(2,\), reference_prevalence \(2,\)"):
+        cfair.equivalence_power("tpr", n=[10, 20, 30] * 2, share=0.2, sensitivity=0.5,
+                                prevalence=[0.1, 0.2])  # fmt: skip
+    with pytest.raises(ValueError, match="pairs of numbers in a plan"):
+        cfair.equivalence_plan(500, **SHARED, specificity=0.75, margin=([0.8, 0.9], 1.2))
+    with pytest.raises(ValueError, match="not none"):
+        cfair.equivalence_power("tpr", n=500, **SHARED, margin={})
+    with pytest.raises(ValueError, match="no study has it"):
+        cfair.equivalence_sample_size("tpr", **SHARED, power=1)
+    two = {"sensitivity": [0.7, 0.8], "prevalence": 0.2}
+    for name in ("alpha", "tolerance", "power"):
+        with pytest.raises(ValueError, match=f"{name} must be one number"):
+            cfair.gap_sample_size("sensitivity", **two, **{name: [0.05, 0.1]})
+    with pytest.raises(ValueError, match="place or the name"):
+        cfair.gap_sample_size("sensitivity", **two, reference=-1)
+
+
+def test_a_gap_of_nothing_is_no_gap():
+    found = cfair.gap_sample_size("sensitivity", sensitivity=[0.7, 0.7 + 1e-9], prevalence=0.2)
+    assert found.n is None
+    assert "nothing to detect" in found.frame.loc[0, "note"]
+    tiny = cfair.gap_sample_size("sensitivity", sensitivity=[0.1, 0.9], prevalence=0.9, power=0.01)
+    assert tiny.plot() is not None
+    plt.close("all")
+
+
+def test_patients_of_a_gap_study_are_whole_in_each_group():
+    two = {"sensitivity": [0.7, 0.8], "prevalence": [0.1, 0.25]}
+    found = cfair.gap_sample_size("sensitivity", **two)
+    least = next(
+        n for n in range(found.n - 2, found.n + 1)
+        if cfair.gap_power("sensitivity", n=n, **two).frame.loc[0, "power"] >= 0.8
+    )  # fmt: skip
+    assert least <= found.n <= least + 1
+    assert (found.groups["n"] % 1 == 0).all()
+    assert "each group rounded up" in str(found)
+
+
+def test_a_group_without_a_gap_that_counts_is_left_out_in_words():
+    found = cfair.gap_sample_size(
+        "sensitivity", sensitivity=[0.7, 0.71, 0.9], prevalence=0.2, tolerance=0.05,
+        groups=["A", "B", "C"], reference="A",
+    )  # fmt: skip
+    assert found.groups.loc[1, "n"] == 0
+    assert "No patients of B" in str(found)
+    assert "-0.0" not in str(found)
+
+
+def test_power_is_marked_at_each_level_that_was_wanted():
+    found = cfair.equivalence_sample_size("tpr", **SHARED, power=[0.8, 0.9])
+    texts = [t.get_text() for t in found.plot().get_legend().get_texts()]
+    assert any("N = 1,224" in t for t in texts)
+    assert any(f"N = {found.values[1]:,.0f}" in t for t in texts)
+    assert {"power 0.8", "power 0.9"} <= set(texts)
+    plt.close("all")
+    margins = cfair.equivalence_margin("tpr", n=1224, **SHARED, power=[0.8, 0.9])
+    texts = [t.get_text() for t in margins.plot().get_legend().get_texts()]
+    assert any("0.800 to 1.250" in t for t in texts)
+    assert any(f"{margins.values[0][1]:.3f} to" in t for t in texts)
+    plt.close("all")
+
+
+def test_a_margin_is_drawn_for_a_given_n_only():
+    with pytest.raises(ValueError, match="given N"):
+        cfair.equivalence_plan(**SHARED, specificity=0.75).plot_margin()
+
+
+def test_a_plan_has_both_sizes():
+    plan = cfair.equivalence_plan(**SHARED, specificity=0.75)
+    row = plan.frame.set_index("metric").loc["tpr"]
+    assert (row["n_needed"], row["n_score"]) == (1224, 1300)
+    assert "N, score" in str(plan)
+    by_score = cfair.equivalence_plan(**SHARED, specificity=0.75, method="score")
+    assert by_score.frame.set_index("metric").loc["tpr", "n_needed"] == 1300
+    assert "N, score" not in str(by_score)
+
+
+@pytest.mark.parametrize("beyond", [-0.3, -0.1, 0.0])
+def test_no_gap_beyond_the_tolerance_is_detected_in_less_than_half_of_alpha(beyond):
+    power = gap_detection(np.array(beyond), np.array(1.0), 400, 0.05)
+    assert power <= 0.025 + 1e-12
+    assert (power < 0.02) == (beyond < 0)

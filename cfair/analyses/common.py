@@ -12,7 +12,7 @@ from cfair.analyses.replicates import Replicates
 from cfair.cohort import Cohort
 from cfair.inference.aggregate import AGGREGATE_INTERVALS
 from cfair.inference.drawn_estimates import DrawnEstimates
-from cfair.inference.estimates import RateEstimates
+from cfair.inference.estimates import RateEstimates, most_df
 from cfair.inference.influence import RateCovariance
 from cfair.inference.intervals import RATE_INTERVALS
 from cfair.inference.replicates import (
@@ -88,19 +88,20 @@ def influence_estimates(
     -------
     list of RateEstimates
     """
-    clusters = cohort.n_clusters
-    return [
-        RateEstimates(
-            metric,
-            cohort.groups.n_groups,
-            joint.estimate[at],
-            joint.covariance[at, at],
-            joint.kish[at],
-            max_df=np.inf if clusters is None else clusters - 1,
-            n_clusters=clusters,
+    found = []
+    for metric, at in zip(metrics, _parts(joint, len(metrics)), strict=True):
+        found.append(
+            RateEstimates(
+                metric,
+                cohort.groups.n_groups,
+                joint.estimate[at],
+                joint.covariance[at, at],
+                joint.kish[at],
+                max_df=most_df(cohort.n_clusters, joint.clusters, at),
+                n_clusters=cohort.n_clusters,
+            )
         )
-        for metric, at in zip(metrics, _parts(joint, len(metrics)), strict=True)
-    ]
+    return found
 
 
 def drawn_estimates(
@@ -136,7 +137,7 @@ def drawn_estimates(
         drawn = None
         if spread is not None and known.any():
             drawn = int(spread.n_valid(metric)[:K][known].min())
-        sizes = [n for n in (clusters, drawn) if n is not None]
+        max_df = most_df(cohort.n_clusters, joint.clusters, at)
         found.append(
             DrawnEstimates(
                 metric,
@@ -144,7 +145,7 @@ def drawn_estimates(
                 joint.estimate[at],
                 covariance,
                 joint.kish[at],
-                max_df=min(sizes, default=np.inf) - 1,
+                max_df=max_df if drawn is None else np.minimum(max_df, drawn - 1),
                 n_clusters=clusters,
                 no_variance=no_variance,
                 n_replicates=drawn,

@@ -9,6 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfair.analyses.common import check_options, drawn_estimates, influence_estimates
+from cfair.analyses.masking import (
+    masked_covariance,
+    masked_draws,
+    masked_overlap,
+    masked_rows,
+    treated_masks,
+    untreated,
+)
 from cfair.analyses.notes import (
     inference_notes,
     model_notes,
@@ -29,6 +37,7 @@ from cfair.analyses.observed import (
 from cfair.analyses.replicates import Replicates
 from cfair.analyses.treatment import CounterfactualRequest, FittedModels, fit_models
 from cfair.cohort import Cohort
+from cfair.disclosure import KINDS
 from cfair.inference.bootstrap import BootstrapDraws, bootstrap_draws
 from cfair.inference.drawn_estimates import DrawnEstimates
 from cfair.inference.estimates import RateEstimates
@@ -92,16 +101,27 @@ def counterfactual(
     draws = None if boot is None else _draws(boot, membership)
     # faircfint draws fewer rows than there are, and its spread is not a standard error
     spread = None if replicates.kind(cohort) == "faircfint" else draws
-    joint = _covariance(cohort, fitted, moments, spread)
+    masks = treated_masks(cohort, (*COUNTERFACTUAL, "fpr", "fnr"))
+    joint = masked_covariance(_covariance(cohort, fitted, moments, spread), masks, COUNTERFACTUAL)
+    draws = masked_draws(draws, masks)
     estimates: list[RateEstimates] = (
         [*drawn_estimates(joint, cohort, COUNTERFACTUAL, spread, _NO_VARIANCE)]
         if fitted.models.needs_bootstrap
         else influence_estimates(joint, cohort, COUNTERFACTUAL)
     )
-    rows = _rows(cohort, estimates, joint, moments, request.estimator)
+    rows = masked_rows(
+        _rows(cohort, estimates, joint, moments, request.estimator),
+        masks,
+        COUNTERFACTUAL,
+        cohort,
+        _denominators(cohort, joint),
+    )
     observed = observed_estimates(cohort, ["fpr", "fnr"])
     propensity = fitted.propensity
     diagnostics = None if propensity is None else overlap(cohort, propensity)
+    diagnostics = masked_overlap(diagnostics, cohort, propensity)
+    permutations = None if null is None else masked_draws(_draws(null, membership), masks)
+    walds = permutations is not None and (masks is None or permutations.wald is not None)
     notes = [
         *cohort.notes,
         *fitted.notes,
@@ -129,8 +149,8 @@ def counterfactual(
         folds=fitted.folds,
         joint=joint,
         overlap=diagnostics,
-        null=None if null is None else _draws(null, membership),
-        null_wald=tuple(fitted.models.walds(fitted.added)) if null is not None else (),
+        null=permutations,
+        null_wald=tuple(fitted.models.walds(fitted.added)) if walds else (),
         boot=draws,
         boot_kind=None if boot is None else replicates.kind(cohort),
         u_delta=options.u_delta,
@@ -138,14 +158,31 @@ def counterfactual(
 
 
 def _counts(cohort: Cohort, moments: CellMoments) -> dict[str, Array]:
-    """Rows, untreated rows, and events among them."""
+    """Rows, untreated rows, and events among them, masked where they have to be."""
     membership = targets(cohort)
     count = moments.by_group(moments.count)
-    return {
-        "n": base_counts(cohort)["n"],
+    found = {
         "untreated": membership @ count.sum(axis=(1, 2)),
         "events": membership @ count[:, 1].sum(axis=1),
     }
+    protection = cohort.treated_protection
+    if protection is not None:
+        for name, kind in (("untreated", KINDS["n"]), ("events", KINDS["events"])):
+            found[name] = protection.counts(membership, untreated(kind), found[name])
+    return {"n": base_counts(cohort)["n"], **found}
+
+
+def _denominators(cohort: Cohort, joint: RateCovariance) -> list[Array]:
+    """Untreated non-events, and untreated events, masked where they have to be."""
+    parts = np.split(joint.rows, len(COUNTERFACTUAL))
+    protection = cohort.treated_protection
+    if protection is None:
+        return parts
+    kinds = (KINDS["non_events"], KINDS["events"])
+    return [
+        protection.counts(targets(cohort), untreated(kind), part)
+        for kind, part in zip(kinds, parts, strict=True)
+    ]
 
 
 def _covariance(

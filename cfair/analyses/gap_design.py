@@ -27,6 +27,10 @@ from cfair.estimators.confusion import LABELS
 from cfair.frame import show_some
 from cfair.options import check_option
 from cfair.results.gap_design import GapDesign
+from cfair.results.planning import POWER
+
+#: A gap that exceeds its tolerance by less is none: it would take more than 1e12 patients.
+_LEAST_GAP = 1e-6
 
 
 def gap_sample_size(
@@ -69,7 +73,9 @@ def gap_sample_size(
     Returns
     -------
     GapDesign
-        ``n``, and ``groups`` and ``frame`` with what each group and each pair needs.
+        ``n``, and ``groups`` and ``frame`` with what each group and each pair needs. Patients are
+        whole and belong to a group: the formula's N is divided, each group rounded up, and ``n`` is
+        their sum, up to one patient a group more than the formula has.
 
     Raises
     ------
@@ -88,10 +94,9 @@ def gap_sample_size(
     >>> design.n
     1379
     """
-    wanted = float(check_shares(power, "power"))
     return _design(
         metric, prevalence, sensitivity, specificity, tolerance, allocation, reference, groups,
-        alpha, wanted, None,
+        alpha, power, None,
     )  # fmt: skip
 
 
@@ -168,8 +173,13 @@ def _design(
     """Check, allocate, and ask each pair."""
     if metric != "selection_rate":
         metric = _named(metric)
+    for name, value in (("alpha", alpha), ("tolerance", tolerance), ("power", power)):
+        if np.ndim(value):
+            raise ValueError(f"{name} must be one number, not {np.size(value)}.")
     alpha = float(check_alpha(alpha))
     tolerance = float(check_numbers(tolerance, "tolerance"))
+    if n is None:
+        power = float(check_shares(power, "power"))
     if not 0 <= tolerance < 1:
         raise ValueError(f"tolerance must be at least 0 and below 1, not {tolerance:g}.")
     rates, denominators, names = expected_by_group(
@@ -179,15 +189,15 @@ def _design(
     pairs = compared_pairs(reference, names)
     gap = np.abs(rates[pairs[:, 0]] - rates[pairs[:, 1]])
     beyond = gap - tolerance
-    there = beyond > 1e-12
+    there = beyond > _LEAST_GAP
     level = alpha / max(len(pairs), 1)
     variance = patient_variance(rates, denominators)
     part, words = allocated(allocation, K, variance, pairs[there], beyond[there])
     v = pair_variance(variance, part, pairs)
-    wanted = 0.8 if np.isnan(power) else power
+    wanted = POWER if np.isnan(power) else power
     # a patient is whole, and belongs to one group: N is the sum over groups, each rounded up
     total = gap_total(beyond[there], v[there], level, wanted)
-    whole = np.ceil(np.outer(total, part) - 1e-9)
+    whole = np.maximum(np.ceil(np.outer(total, part) - 1e-9), 0.0)
     needed = np.full(len(pairs), np.nan)
     needed[there] = whole.sum(axis=1)
     patients = np.full(K, np.nan) if n is None else n * part
@@ -195,7 +205,9 @@ def _design(
         patients = whole.max(axis=0)
         n = int(patients.sum())
     at_n = np.full(len(pairs), np.nan) if n is None else gap_detection(beyond, v, n, level)
-    note = np.where(there, "", "not beyond the tolerance: nothing to detect")
+    note = np.where(
+        there, "", f"not beyond the tolerance (by {_LEAST_GAP:g} or more): nothing to detect"
+    )
     label = LABELS[metric][0] if metric == "selection_rate" else METRIC_NAMES[metric]
     frame = pd.DataFrame(
         {
@@ -221,7 +233,17 @@ def _design(
     )
     notes = ["No gap exceeds the tolerance: there is nothing to detect."] * (not there.any())
     cell = patients * denominators * np.minimum(rates, 1 - rates)
-    few = [f"{name} ({c:.1f})" for name, c in zip(names, cell, strict=True) if c < RULE_OF_FIVE]
+    out = [name for name, f in zip(names, part, strict=True) if f == 0]
+    if out:
+        notes.append(
+            f"No patients of {show_some(out)}: no gap of theirs exceeds the tolerance, so that the "
+            "least N has none of them. allocation='equal' keeps them."
+        )
+    few = [
+        f"{name} ({c:.1f})"
+        for name, c in zip(names, cell, strict=True)
+        if c < RULE_OF_FIVE and name not in out
+    ]
     if few:
         notes.append(
             f"A cell expects fewer than {RULE_OF_FIVE}, so that the power is not to be relied on: "

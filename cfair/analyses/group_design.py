@@ -109,12 +109,16 @@ def equivalence_groups(
     """
     metric = check_metric(metric)
     check_option("contrast", contrast, CONTRASTS)
+    for name, one in (("alpha", alpha), ("power", power)):
+        if np.ndim(one):
+            raise ValueError(f"{name} must be one number, not {np.size(one)}.")
     alpha, wanted = float(check_alpha(alpha)), float(check_shares(power, "power"))
     if n is not None:
         if np.ndim(n):
             raise ValueError(f"n must be one number, not {np.size(n)}.")
         n = int(check_rows(n))
-    low, high = (float(end) for end in check_margin(margin, contrast))
+    margin = check_margin(margin, contrast)
+    low, high = float(margin[0]), float(margin[1])
     names = groups
     if isinstance(groups, (int, np.integer)) and not isinstance(groups, bool):
         names = [f"group {k + 1}" for k in range(groups)]
@@ -125,7 +129,8 @@ def equivalence_groups(
     )
     pairs = compared_pairs(reference, labels)
     value = contrast_value(rates[pairs[:, 0]], rates[pairs[:, 1]], contrast)
-    delta, ends = scaled(value, contrast), (scaled(low, contrast), scaled(high, contrast))
+    delta = scaled(value, contrast)
+    ends = [scaled(end, contrast) for end in (low, high)]
     nearer = np.minimum(ends[1] - delta, delta - ends[0])
     inside = nearer > 0
     variance = unit_variance(rates, contrast) / denominators

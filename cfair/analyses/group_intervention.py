@@ -36,6 +36,7 @@ from cfair.analyses.observed import (
 )
 from cfair.analyses.replicates import Replicates
 from cfair.cohort import Cohort
+from cfair.errors import DataError
 from cfair.estimators.confusion import confusion_counts
 from cfair.estimators.group_intervention import youden_cutoff
 from cfair.inference.drawn_estimates import DrawnEstimates
@@ -96,6 +97,12 @@ def group_intervention(
     -------
     GroupInterventionResult
     """
+    if cohort.suppress_below is not None:
+        raise DataError(
+            "group_intervention calls patients by a rule of its own, and its counts are not "
+            "protected against those of the declared call. Make an Audit without suppress_below=, "
+            "and keep its results inside."
+        )
     options = check_options(level, interval, aggregate_interval, truncation, u_delta)
     limits = options.truncation
     replicates.check_rows(cohort)
@@ -341,10 +348,5 @@ def _observed(
     same = replace(cohort, s=flagged.astype(np.int8))
     estimates = observed_estimates(same, ["fpr", "fnr"])
     rows = observed_rows(same, estimates)
-    cut = []
-    for e in estimates:
-        fields = ["estimate", "kish"]
-        fields += ["max_size"] if e.max_size is not None else []
-        parts: dict[str, Any] = {name: getattr(e, name)[:K].copy() for name in fields}
-        cut.append(replace(e, covariance=e.covariance[:K, :K].copy(), **parts))
+    cut = [e.select(np.arange(K)) for e in estimates]
     return cut, [MetricRows(r.label, r.denominator[:K], r.notes[:K]) for r in rows]

@@ -17,10 +17,13 @@ from cfair.analyses.observed import (
     cluster_notes,
     observed_estimates,
     observed_moments,
+    rate_masks,
+    shown_denominators,
 )
 from cfair.cohort import Cohort
+from cfair.disclosure import count_column, why_rate_masked
 from cfair.errors import DataError
-from cfair.estimators.confusion import LABELS, RATES, denominators, observed_rates
+from cfair.estimators.confusion import LABELS, RATES, observed_rates
 from cfair.frame import show_some
 from cfair.groups import Groups
 from cfair.inference.estimates import RateEstimates
@@ -159,7 +162,10 @@ def interaction(
         cells = np.einsum("tk,kys->tys", targets, counts)
         for e in observed_estimates(cohort, wanted, targets, sums):
             parts.append(
-                pd.concat([names.assign(metric=e.metric), _figures(e, cells, level)], axis=1)
+                pd.concat(
+                    [names.assign(metric=e.metric), _figures(cohort, e, cells, targets, level)],
+                    axis=1,
+                )
             )
     frame = pd.concat(parts, ignore_index=True)
     order = {metric: k for k, metric in enumerate(wanted)}
@@ -296,10 +302,12 @@ def _reference_in_words(
     return ", ".join(f"{name}: {level}" for name, level in found.items()) + largest
 
 
-def _figures(e: RateEstimates, cells: Array, level: float) -> pd.DataFrame:
+def _figures(
+    cohort: Cohort, e: RateEstimates, cells: Array, targets: Array, level: float
+) -> pd.DataFrame:
     """Rates, gaps, flag and contrast of one metric, a row per comparison of eight targets."""
     at = np.arange(len(e.estimate)).reshape(-1, 8)
-    rates, n = e.estimate[at], denominators(cells, e.metric)[at]
+    rates, n = e.estimate[at], shown_denominators(cohort, cells, e.metric, targets)[at]
     contrast = e.combination(at[:, :4], CONTRAST, level)
     gap = e.contrast(at[:, 0], at[:, 3], "difference", level)
     gap_a, gap_b = rates[:, 4] - rates[:, 5], rates[:, 6] - rates[:, 7]
@@ -311,7 +319,7 @@ def _figures(e: RateEstimates, cells: Array, level: float) -> pd.DataFrame:
     return pd.DataFrame(
         {
             **{f"r{name}": rates[:, k] for k, name in enumerate(CELL_NAMES)},
-            **{f"n{name}": n[:, k].astype(int) for k, name in enumerate(CELL_NAMES)},
+            **{f"n{name}": count_column(n[:, k]) for k, name in enumerate(CELL_NAMES)},
             "gap_both": gap.estimate,
             "gap_low": gap.low,
             "gap_high": gap.high,
@@ -325,23 +333,27 @@ def _figures(e: RateEstimates, cells: Array, level: float) -> pd.DataFrame:
             "p_value": contrast.p_value,
             "additivity": additivity(contrast.low, contrast.high),
             "ratio": ratio,
-            "note": _notes(e, cells, at[:, :4]),
+            "note": _notes(cohort, e, cells, targets, at),
         }
     )
 
 
-def _notes(e: RateEstimates, cells: Array, at: NDArray[np.intp]) -> list[str]:
+def _notes(
+    cohort: Cohort, e: RateEstimates, cells: Array, membership: Array, at: NDArray[np.intp]
+) -> list[str]:
     """Which cells have no rate and why, or are too small to lean on."""
+    masks = rate_masks(cohort, e.metric, membership)
     reason, n = LABELS[e.metric][1], cells.sum(axis=(1, 2))
     unweighted = observed_rates(cells)[e.metric]
     notes = []
-    for targets in at:
+    for targets in at[:, :4]:
         said: dict[str, list[str]] = {}
         for cell, t in zip(CELLS, targets, strict=True):
             name = cell.replace("_", " ")
             if np.isnan(e.estimate[t]):
                 why = "no rows" if n[t] == 0 else reason
                 why += " of weight above 0" * (not np.isnan(unweighted[t]))
+                why = why_rate_masked(masks[t], cohort.suppress_below or 0) or why
                 said.setdefault(why, []).append(name)
             elif e.size[t] < CARE_BELOW:
                 said.setdefault(_CARE, []).append(f"{e.size[t]:.1f} in {name}")

@@ -6,6 +6,7 @@ import numpy as np
 
 from cfair.analyses.replicates import Replicates
 from cfair.cohort import Cohort
+from cfair.disclosure import is_masked, small_masks
 from cfair.errors import ModelWarning, OverlapWarning, warn
 from cfair.frame import show_some
 from cfair.inference.estimates import RateEstimates
@@ -159,7 +160,8 @@ def overlap_notes(
         return []
     notes = []
     cut = found.truncated_high
-    if cut > 0.01 * cohort.n_used:
+    few = is_masked(small_masks(cut, cohort.suppress_below))
+    if not few and cut > 0.01 * cohort.n_used:
         high = propensity.truncation[1]
         notes.append(
             f"poor overlap: {text.share(cut, cohort.n_used)} of the rows have a propensity above "
@@ -167,7 +169,7 @@ def overlap_notes(
             "Restrict the question to patients who might go untreated, or coarsen the formula."
         )
     weak = found.effective[
-        (found.effective["untreated"] > 0)
+        (found.effective["untreated"] > 0).fillna(False)
         & (found.effective["share"] < 0.25)
         & (found.effective["n_effective"] < 50)
     ]

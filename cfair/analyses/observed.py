@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfair.cohort import Cohort
+from cfair.disclosure import KINDS, MASKED, why_rate_masked
 from cfair.errors import DataError
 from cfair.estimators.confusion import (
     LABELS,
@@ -20,7 +21,7 @@ from cfair.estimators.confusion import (
 )
 from cfair.inference.aggregate import AGGREGATE_INTERVALS
 from cfair.inference.contributions import TreatmentModel
-from cfair.inference.estimates import RateEstimates
+from cfair.inference.estimates import RateEstimates, most_df
 from cfair.inference.influence import effective_sizes, rate_covariance
 from cfair.inference.intervals import EDGE, NORMAL
 from cfair.inference.moments import (
@@ -126,6 +127,8 @@ def observed_estimates(
 ) -> list[RateEstimates]:
     """Estimates of observed rates for groups, margins and all rows, clustered if the cohort is.
 
+    Under disclosure control a masked rate is undefined.
+
     Without weights or clusters a count is binomial, and Wilson's interval has the normal quantile.
     With weights its variance is estimated, and Student's quantile has the effective size less one
     degrees of freedom; with clusters no more than the clusters less one.
@@ -146,9 +149,6 @@ def observed_estimates(
     """
     moments, scores = observed_moments(cohort) if sums is None else sums
     clusters = cohort.n_clusters
-    max_df = NORMAL if cohort.weights is None else np.inf
-    if clusters is not None:
-        max_df = float(clusters - 1)
 
     if membership is None:
         membership = targets(cohort)
@@ -164,13 +164,17 @@ def observed_estimates(
             theta, slope = 2 * theta / (1 + theta), 2 / (1 + raw) ** 2
         blocks = found.covariance.reshape(len(parts), T, len(parts), T)
         sigma = (slope[:, :, None, None] * blocks * slope).sum(axis=(0, 2))
+        fewest = found.clusters
+        if fewest is not None:
+            fewest = fewest.reshape(len(parts), T).min(axis=0)
+        plain = clusters is None and cohort.weights is None
         one = RateEstimates(
             metric,
             cohort.groups.n_groups,
             theta,
             sigma,
             found.kish.reshape(len(parts), T).min(axis=0),
-            max_df=max_df,
+            max_df=NORMAL if plain else most_df(clusters, fewest),
             n_clusters=clusters,
         )
         if cohort.weights is None:
@@ -178,7 +182,75 @@ def observed_estimates(
         kish = effective_sizes(moments, membership, cells)[0].reshape(len(parts), T)
         return replace(one, max_size=_kish_size(theta, raw, slope, kish))
 
-    return [build(metric) for metric in metrics]
+    return [build(metric).without(rate_masks(cohort, metric, membership) > 0) for metric in metrics]
+
+
+def rate_masks(cohort: Cohort, metric: str, membership: Array | None = None) -> NDArray[np.int8]:
+    """What becomes of an observed rate under disclosure control, see `cfair.disclosure`.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    metric : str
+        One of `RATES`.
+    membership : (T, K) array of 0 and 1, optional
+
+    Returns
+    -------
+    (T,) array
+    """
+    membership = targets(cohort) if membership is None else membership
+    if cohort.protection is None:
+        return np.zeros(len(membership), dtype=np.int8)
+    parts = ("tpr", "tnr") if metric == "balanced_accuracy" else (metric,)
+    found = np.stack(
+        [cohort.protection.rate_masks(membership, *RATE_CELLS[m].indicators()) for m in parts]
+    )
+    worst: NDArray[np.int8] = np.where((found == 1).any(axis=0), 1, found.max(axis=0))
+    return worst
+
+
+def shown_counts(
+    cohort: Cohort, kind: Array, values: Array, membership: Array | None = None
+) -> Array:
+    """Counts with the masks of disclosure control in them, if there is any.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    kind : (2, 2) array of 0 and 1
+        The cells of outcome and call that are counted.
+    values : (T,) array
+    membership : (T, K) array of 0 and 1, optional
+
+    Returns
+    -------
+    (T,) array
+    """
+    if cohort.protection is None:
+        return values
+    membership = targets(cohort) if membership is None else membership
+    return cohort.protection.counts(membership, kind, values)
+
+
+def shown_denominators(
+    cohort: Cohort, cells: Array, metric: str, membership: Array | None = None
+) -> Array:
+    """Rows in the denominator of an observed rate, masked where they have to be.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    cells : (T, 2, 2) array
+    metric : str
+    membership : (T, K) array of 0 and 1, optional
+
+    Returns
+    -------
+    (T,) array
+    """
+    among = KINDS["n"] if metric == "balanced_accuracy" else RATE_CELLS[metric].indicators()[1]
+    return shown_counts(cohort, among, denominators(cells, metric), membership)
 
 
 def _kish_size(theta: Array, raw: Array, slope: Array, kish: Array) -> Array:
@@ -212,10 +284,14 @@ def observed_rows(cohort: Cohort, estimates: list[RateEstimates]) -> list[Metric
             ("no rows" if total == 0 else reason) + " of weight above 0" * (not np.isnan(rate))
             for total, rate in zip(n, unweighted[e.metric], strict=True)
         ]
+        masked = [
+            why_rate_masked(m, cohort.suppress_below or 0) for m in rate_masks(cohort, e.metric)
+        ]
         notes = tuple(
-            rate_note(*values) for values in zip(e.estimate, e.size, n, reasons, strict=True)
+            why or rate_note(*values)
+            for why, *values in zip(masked, e.estimate, e.size, n, reasons, strict=True)
         )
-        rows.append(MetricRows(label, denominators(cells, e.metric), notes))
+        rows.append(MetricRows(label, shown_denominators(cohort, cells, e.metric), notes))
     return rows
 
 
@@ -327,7 +403,7 @@ def cluster_notes(cohort: Cohort) -> list[str]:
 
 
 def base_counts(cohort: Cohort) -> dict[str, Array]:
-    """Rows and events of every target.
+    """Rows and events of every target, masked where they have to be.
 
     Parameters
     ----------
@@ -338,11 +414,12 @@ def base_counts(cohort: Cohort) -> dict[str, Array]:
     dict of str to (T,) array
     """
     cells = np.einsum("tk,kys->tys", targets(cohort), cell_counts(cohort))
-    return {"n": cells.sum(axis=(1, 2)), "events": cells[:, 1].sum(axis=1)}
+    found = {"n": cells.sum(axis=(1, 2)), "events": cells[:, 1].sum(axis=1)}
+    return {name: shown_counts(cohort, KINDS[name], values) for name, values in found.items()}
 
 
 def all_counts(cohort: Cohort) -> dict[str, Array]:
-    """Rows, events, non-events and positive calls of every target.
+    """Rows, events, non-events and positive calls of every target, masked where they have to be.
 
     Parameters
     ----------
@@ -352,9 +429,13 @@ def all_counts(cohort: Cohort) -> dict[str, Array]:
     -------
     dict of str to (T,) array
     """
-    found = base_counts(cohort)
-    called = np.einsum("tk,kys->ts", targets(cohort), cell_counts(cohort))[:, 1]
-    return {**found, "non_events": found["n"] - found["events"], "predicted_positive": called}
+    cells = np.einsum("tk,kys->tys", targets(cohort), cell_counts(cohort))
+    more = {"non_events": cells[:, 0].sum(axis=1), "predicted_positive": cells[:, :, 1].sum(axis=1)}
+    kinds = {"non_events": KINDS["non_events"], "predicted_positive": KINDS["positive"]}
+    return {
+        **base_counts(cohort),
+        **{name: shown_counts(cohort, kinds[name], values) for name, values in more.items()},
+    }
 
 
 def care_notes(
@@ -377,7 +458,11 @@ def care_notes(
     K = cohort.groups.n_groups
     sentences = []
     for e, r in zip(estimates, rows, strict=True):
-        undefined = [k for k in range(K) if np.isnan(e.estimate[k])]
+        undefined = [
+            k
+            for k in range(K)  # the line on disclosure speaks of the masked ones
+            if np.isnan(e.estimate[k]) and not r.notes[k].startswith(MASKED)
+        ]
         small = [k for k in range(K) if not np.isnan(e.estimate[k]) and e.size[k] < CARE_BELOW]
         for kind, members in (("undefined", undefined), ("small", small)):
             if not members:

@@ -14,9 +14,13 @@ from cfair.analyses.observed import (
     cluster_notes,
     observed_estimates,
     observed_rows,
+    rate_masks,
     require_clusters,
+    shown_counts,
+    targets,
 )
 from cfair.cohort import Cohort
+from cfair.disclosure import KINDS, REVEALING, SMALL, small_masks, why_rate_masked
 from cfair.errors import DataError
 from cfair.inference.aggregate import AGGREGATE_INTERVALS
 from cfair.inference.estimates import RateEstimates
@@ -44,6 +48,7 @@ from cfair.inference.recalibration import (
 )
 from cfair.inference.score_estimates import BinnedError, ScoreEstimates
 from cfair.options import check_level, check_option
+from cfair.results import text
 from cfair.results.performance import MEASURES, PerformanceResult
 from cfair.results.rates import MetricRows
 from cfair.results.report import plural
@@ -101,6 +106,8 @@ def performance(
     check_option("aggregate_interval", aggregate_interval, AGGREGATE_INTERVALS)
     bins, clip = check_bins(bins), check_clip(clip)
     require_clusters(cohort)
+    declared, cohort = cohort, replace(cohort, suppress_below=None)  # masked in the end
+    assert cohort.score is not None
     rows = scored_rows(cohort)
     threshold = best_f1_threshold(rows.y, rows.p, rows.w)
     at_cutoff = (
@@ -139,11 +146,20 @@ def performance(
     counts = base_counts(cohort)
     counts["non_events"] = counts["n"] - counts["events"]
     shown = _rows(cohort, rows, ordered, counts, fit, binned, at_cutoff, at_best)
+    notes = _undefined_notes(cohort, ordered, shown)
+    if declared.protection is not None:
+        calls = {"": at_cutoff, "_best_f1": at_best}
+        masks = {m: _masks(declared, m, calls["_best_f1" * m.endswith("_f1")]) for m in MEASURES}
+        ordered = tuple(e.without(masks[e.metric] > 0) for e in ordered)
+        shown = _masked_rows(declared, shown, masks)
+        counts = {name: shown_counts(declared, KINDS[name], v) for name, v in counts.items()}
+        at = list(MEASURES).index("auc")
+        notes = care_notes(declared, [ordered[at]], [shown[at]])
     values = {name: i.values[0] for name, i in influences.items()}
     for array in values.values():
         array.setflags(write=False)
     return PerformanceResult(
-        cohort=cohort,
+        cohort=declared,
         estimates=ordered,
         rows=shown,
         counts=counts,
@@ -161,12 +177,49 @@ def performance(
         notes=(
             *cohort.notes,
             *cluster_notes(cohort),
-            *_undefined_notes(cohort, ordered, shown),
-            *_few_notes(cohort, rows),
+            *notes,
+            *_few_notes(declared, rows),
             *([said] if (said := few_values(rows)) else []),
-            *_clip_notes(rows, clip),
+            *_clip_notes(declared, rows, clip),
         ),
     )
+
+
+def _masks(cohort: Cohort, metric: str, called: Cohort) -> NDArray[np.int8]:
+    """What becomes of one metric under disclosure control."""
+    protection, member = cohort.protection, targets(cohort)
+    assert protection is not None
+    measure = MEASURES[metric]
+    n = protection.masks(member, KINDS["n"])
+    if metric.startswith(("accuracy", "f1")):
+        if not np.array_equal(called.s, cohort.s):
+            return np.where(n == SMALL, SMALL, REVEALING).astype(np.int8)  # another table of calls
+        return rate_masks(cohort, metric.removesuffix("_best_f1"))
+    both = protection.rate_masks(member, KINDS["events"], KINDS["n"])
+    if measure.among is not None:
+        return protection.masks(member, KINDS["events" if measure.among else "non_events"])
+    # with the mean score, O/E gives the number of events
+    return both if measure.both or metric in ("prevalence", "oe_ratio") else n
+
+
+def _masked_rows(
+    cohort: Cohort, shown: tuple[MetricRows, ...], masks: dict[str, NDArray[np.int8]]
+) -> tuple[MetricRows, ...]:
+    """Reasons of masked metrics in place of their notes, and masked denominators."""
+    below, found = cohort.suppress_below or 0, []
+    kinds = {0: "non_events", 1: "events", None: "n"}
+    for (metric, measure), r in zip(MEASURES.items(), shown, strict=True):
+        of = KINDS[kinds[measure.among]]
+        if metric.startswith(("accuracy", "f1")):
+            known = np.where(masks[metric] > 0, np.nan, r.denominator)
+        else:
+            known = shown_counts(cohort, of, r.denominator)
+        notes = (
+            why_rate_masked(m, below) or note
+            for m, note in zip(masks[metric], r.notes, strict=True)
+        )
+        found.append(MetricRows(r.label, known, tuple(notes)))
+    return tuple(found)
 
 
 def _called(cohort: Cohort, call: NDArray[np.bool_]) -> Cohort:
@@ -360,7 +413,8 @@ def _few_notes(cohort: Cohort, rows: ScoredRows, limit: int = 6) -> list[str]:
     few = np.flatnonzero((rarer > 0) & (rarer < FEW))
     if not len(few):
         return []
-    named = [f"{cohort.groups.names[k]} ({rarer[k]:.0f})" for k in few[:limit]]
+    told = cohort.suppress_below is None
+    named = [cohort.groups.names[k] + f" ({rarer[k]:.0f})" * told for k in few[:limit]]
     more = f" and {len(few) - limit} more" if len(few) > limit else ""
     return [
         f"fewer than {FEW:.0f} events or non-events: {', '.join(named)}{more}. Read AUC and "
@@ -368,9 +422,10 @@ def _few_notes(cohort: Cohort, rows: ScoredRows, limit: int = 6) -> list[str]:
     ]
 
 
-def _clip_notes(rows: ScoredRows, clip: float | None) -> list[str]:
+def _clip_notes(cohort: Cohort, rows: ScoredRows, clip: float | None) -> list[str]:
     """How many scores the recalibration has moved."""
     if clip is None:
         return []
     moved = int(np.count_nonzero((rows.p < clip) | (rows.p > 1 - clip)))
-    return [f"recalibration: {moved:,} scores moved into [{clip:g}, {1 - clip:g}]."]
+    told = text.count(float(small_masks(moved, cohort.suppress_below)))
+    return [f"recalibration: {told} scores moved into [{clip:g}, {1 - clip:g}]."]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -385,14 +385,23 @@ def equivalence_plan(
     for name in ("sensitivity", "specificity"):
         if given[name] is None:
             raise ValueError(f"{name} must be given for a plan of all metrics.")
+    for low, high in check_margins(margin, METRICS, contrast).values():
+        if np.ndim(low) or np.ndim(high):
+            raise ValueError(f"margin must be pairs of numbers in a plan, not {margin!r}.")
     tests: dict[str, Any] = {"contrast": contrast, "alpha": alpha, "method": method}
     sizes = equivalence_sample_size(**given, **tests, margin=margin, power=power).frame
     frame = sizes.rename(columns={"n": "n_needed"})
     frame.insert(_place(frame, "n_needed"), "n", frame["n_needed"])
+    by_score = sizes
+    if method != "score":
+        by_score = equivalence_sample_size(
+            **given, contrast=contrast, alpha=alpha, margin=margin, power=power, method="score"
+        ).frame
+    frame.insert(_place(frame, "n_needed") + 1, "n_score", by_score["n"])
     groups = scenario(**given)
     cells = [float(groups.least_cell(name)[0]) for name in METRICS]
     frame.insert(
-        _place(frame, "n_needed") + 1, "n_five", np.ceil(RULE_OF_FIVE / np.array(cells)).astype(int)
+        _place(frame, "n_score") + 1, "n_five", np.ceil(RULE_OF_FIVE / np.array(cells)).astype(int)
     )
     if n is not None:
         at = equivalence_power(n=n, **given, **tests, margin=margin).frame
@@ -440,11 +449,12 @@ def _planned(
     }
     own = {name: getattr(groups, name) for name in ("prevalence", "sensitivity", "specificity")}
     together: dict[str, Array] = {"share": groups.share, **more, **ends}
-    together.update({f"{name}{k}": own[name][k] for name in own for k in (0, 1)})
+    pair_names = {name: (name, f"reference_{name}") for name in own}
+    together.update({pair_names[name][k]: own[name][k] for name in own for k in (0, 1)})
     together = broadcast(together)
     full = Scenario(
         together["share"],
-        *(np.stack([together[f"{name}0"], together[f"{name}1"]]) for name in own),
+        *(np.stack([together[one] for one in pair_names[name]]) for name in own),
     )
     flat = {name: together[name] for name in more}
     frames = []
@@ -501,7 +511,7 @@ def _of_metric(
     frame.insert(0, "metric", metric)
     frame.insert(_place(frame, "value"), "contrast", contrast)
     assert set(SCENARIO) <= set(frame)
-    frame["note"] = [_note(row, CONTRASTS[contrast]) for _, row in frame.iterrows()]
+    frame["note"] = [_note(row, CONTRASTS[contrast]) for row in frame.to_dict("records")]
     return frame
 
 
@@ -509,19 +519,21 @@ def _place(frame: pd.DataFrame, column: str) -> int:
     return list(frame).index(column)
 
 
-def _note(row: pd.Series, name: str) -> str:
+def _note(row: Mapping[Any, Any], name: str) -> str:
     """Why a row has no answer, or one that is not to be relied on."""
     said = []
     inside = row["margin_low"] < row["value"] < row["margin_high"]
-    if not inside:
+    if np.isnan(row["margin_low"]):
+        said.append(f"no margin that a {name} can have is wide enough for these N")
+    elif not inside:
         said.append(
             f"cannot be shown with any N: the true {name}, {row['value']:.3f}, is not inside the "
             "margin"
         )
     elif np.isnan(row["n"]):
         said.append(
-            f"cannot be shown with any N below 9e15: the true {name}, {row['value']:.6g}, is at "
-            "the end of the margin"
+            "cannot be shown with any N below 9e15: too few patients are in the denominators, or "
+            f"the true {name}, {row['value']:.6g}, is too near to an end of the margin"
         )
     elif row["power"] == 0:
         said.append("no power: the 1 - 2 alpha interval is expected to be wider than the margin")

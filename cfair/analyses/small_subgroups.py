@@ -9,6 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfair.analyses.common import bootstrapped, check_options, drawn_estimates, permuted
+from cfair.analyses.masking import (
+    masked_covariance,
+    masked_draws,
+    masked_overlap,
+    masked_rows,
+    small_subgroup_masks,
+    treated_masks,
+)
 from cfair.analyses.notes import model_notes, overlap_notes, replicate_notes
 from cfair.analyses.observed import (
     base_counts,
@@ -112,13 +120,17 @@ def small_subgroups(
     kind = None if boot is None else replicates.kind(cohort)
     # faircfint draws fewer rows than there are, and its spread is not a standard error
     spread = None if kind == "faircfint" else boot
-    joint = _joint(cohort, fitted, spread)
+    masks = small_subgroup_masks(cohort, (*_METRICS, "fpr", "fnr"))
+    boot, null, spread = (masked_draws(draws, masks) for draws in (boot, null, spread))
+    joint = masked_covariance(_joint(cohort, fitted, spread), masks, _METRICS)
     drawn = drawn_estimates(joint, cohort, _METRICS, spread, _no_variance(kind))
     estimates: list[RateEstimates] = [*drawn]
-    rows = _rows(cohort, drawn, joint)
-    weighted = _weighted(cohort, fitted)
+    rows = masked_rows(_rows(cohort, drawn, joint), masks, _METRICS, cohort)
+    by_weighting = treated_masks(cohort, _METRICS)
+    weighted = masked_covariance(_weighted(cohort, fitted), by_weighting, _METRICS)
     observed = observed_estimates(cohort, ["fpr", "fnr"])
     diagnostics = overlap(cohort, fitted.propensity)
+    diagnostics = masked_overlap(diagnostics, cohort, fitted.propensity) or diagnostics
     external = fitted.external
     notes = [
         *cohort.notes,

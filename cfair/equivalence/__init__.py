@@ -1,5 +1,8 @@
-"""Equivalence of a rate between groups: margins, power, sample size, and detecting a gap."""
+"""Equivalence of a rate between groups: margins, power, sample size, and detecting a gap.
 
-from cfair.equivalence.tost import Tost, tost_counts, tost_estimates
+`tost_counts`, `tost_to_all` and `tost_estimates` test what is in a published table.
+"""
 
-__all__ = ["Tost", "tost_counts", "tost_estimates"]
+from cfair.equivalence.tost import Tost, tost_counts, tost_estimates, tost_to_all
+
+__all__ = ["Tost", "tost_counts", "tost_estimates", "tost_to_all"]

@@ -283,7 +283,8 @@ def check_shares(value: Any, name: str) -> Array:
         at_edge = np.isin(wrong, (0, 1)).all()
         hint = " Percent? Divide by 100." if percent else ""
         if at_edge:
-            hint = " At 0 and 1 there is no variance to plan with: give 0.999, say."
+            what = "no study has it" if name == "power" else "there is no variance to plan with"
+            hint = f" At 0 and 1 {what}: give 0.999, say."
         raise ValueError(f"{name} must lie between 0 and 1, not {_shown(wrong, array)}.{hint}")
     return array
 

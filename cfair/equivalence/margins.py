@@ -190,10 +190,10 @@ def check_margins(margin: Any, metrics: Sequence[str], contrast: str) -> dict[st
     if not isinstance(margin, Mapping):
         return dict.fromkeys(metrics, check_margin(margin, contrast))
     given = {check_metric(name): pair for name, pair in margin.items()}
-    if set(given) != set(metrics):
+    if len(given) < len(margin) or set(given) != set(metrics):
         raise ValueError(
             f"margin must have a pair for each metric ({', '.join(metrics)}) and no other, not "
-            f"{', '.join(map(str, margin))}."
+            f"{', '.join(map(str, margin)) or 'none'}."
         )
     return {name: check_margin(given[name], contrast) for name in metrics}
 

@@ -29,6 +29,8 @@ Array = NDArray[np.float64]
 
 #: Beyond it whole numbers have no exact floating-point form.
 MOST_ROWS = 2.0**53
+#: No ratio is looked for beyond this power of e.
+_FAR = 30.0
 
 
 def variance_per_row(rates: Array, rows: Array, contrast: str) -> Array:
@@ -278,13 +280,12 @@ def narrowest_margin(
     delta = np.abs(scaled(contrast_value(rates[0], rates[1], contrast), contrast))
     v = variance_per_row(rates, rows, contrast)
     delta, v, n, power, alpha = np.broadcast_arrays(delta, v, n, power, alpha)
-    widest = np.full(delta.shape, 1 - 1e-9 if contrast == "difference" else 30.0)
-    if method == "wald":  # bounds as of the sample size; a difference may come out above 1
+    widest = np.full(delta.shape, 1 - 1e-9 if contrast == "difference" else _FAR)
+    start = np.minimum(delta, widest)
+    if method == "wald":  # bounds as of the sample size
         se, z = np.sqrt(v / n), -ndtri(alpha)
-        start = delta + se * (z + ndtri(power))
-        widest = delta + se * (z + ndtri((1 + power) / 2)) * (1 + 1e-12)
-    else:
-        start = delta
+        start = np.minimum(delta + se * (z + ndtri(power)), widest)
+        widest = np.minimum(delta + se * (z + ndtri((1 + power) / 2)) * (1 + 1e-12), widest)
 
     def ends(half: Array) -> tuple[Array, Array]:
         return (-half, half) if contrast == "difference" else (np.exp(-half), np.exp(half))

@@ -100,9 +100,9 @@ def compared_pairs(reference: Any, names: list[str]) -> Pairs:
     elif (
         isinstance(reference, (int, np.integer))
         and not isinstance(reference, bool)
-        and -K <= reference < K
+        and 0 <= reference < K
     ):
-        at = int(reference) % K
+        at = int(reference)
     else:
         raise ValueError(
             f"reference must be the place or the name of a group ({', '.join(names)}), not "

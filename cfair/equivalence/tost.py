@@ -7,7 +7,7 @@ the margin. Contrasts are of a rate to a reference rate; margins are on the scal
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,7 +40,7 @@ class Tost:
         Against a contrast at the lower margin or below it, and at the upper one or above it.
     reachable : array of bool
         Whether some split of the same number of events between groups of these sizes would have
-        shown equivalence. Where none would, the study has no power.
+        shown equivalence, of a hundred that are tried. Where none would, the study has no power.
     """
 
     estimate: Array
@@ -100,8 +100,9 @@ def tost_counts(
 
     Parameters
     ----------
-    events, n : arrays of int
-        Of the rows in the denominator (n), those in the numerator, in a group.
+    events, n : arrays
+        Of the rows in the denominator (n), those in the numerator, in a group: counts, or effective
+        numbers of weighted rows.
     events_ref, n_ref : arrays of int
         The same in the reference group.
     margin : (array, array), default (0.8, 1.25)
@@ -124,7 +125,7 @@ def tost_counts(
     Raises
     ------
     ValueError
-        For an unknown option.
+        For an unknown option, or events that are negative or more than n.
 
     Notes
     -----
@@ -168,6 +169,9 @@ def tost_counts(
     x1, n1, x2, n2, lower, upper = np.broadcast_arrays(
         *(np.asarray(v, dtype=float) for v in (events, n, events_ref, n_ref, *margin))
     )
+    for count, rows in ((x1, n1), (x2, n2)):
+        if ((count < 0) | (count > rows)).any():
+            raise ValueError("events must lie between 0 and n.")
     some = (n1 > 0) & (n2 > 0)
     n1, n2 = np.where(some, n1, np.nan), np.where(some, n2, np.nan)
     if method == "score":
@@ -180,6 +184,72 @@ def tost_counts(
         whole=True,
         contrast=contrast,
         alpha=alpha,
+    )
+
+
+def tost_to_all(
+    events: ArrayLike,
+    n: ArrayLike,
+    events_all: ArrayLike,
+    n_all: ArrayLike,
+    margin: tuple[ArrayLike, ArrayLike] = FOUR_FIFTHS,
+    *,
+    contrast: str = "ratio",
+    alpha: float = 0.05,
+) -> Tost:
+    """Two one-sided score tests of the rate of a group against that of all rows.
+
+    All rows hold those of the group. With a share f of them in the group, a ratio v to all is a
+    ratio v (1 - f) / (1 - v f) to the other rows, and a difference d one of d / (1 - f). The others
+    are independent of the group, so that the score test of two binomial rates applies.
+
+    Parameters
+    ----------
+    events, n : arrays of int
+        Of a group; see `tost_counts`.
+    events_all, n_all : arrays of int
+        Of all rows.
+    margin : (array, array), default (0.8, 1.25)
+    contrast : {"ratio", "difference"}, default "ratio"
+    alpha : float, default 0.05
+
+    Returns
+    -------
+    Tost
+        On the scale of the contrast to all rows. NaN for a group that has all of them.
+
+    Examples
+    --------
+    >>> found = tost_to_all(45, 50, 880, 1000)
+    >>> [float(np.round(v, 3)) for v in (found.estimate, found.low, found.high)]
+    [1.023, 0.922, 1.082]
+    """
+    check_option("contrast", contrast, ("ratio", "difference"))
+    x1, n1, x, total, *ends = np.broadcast_arrays(
+        *(np.asarray(v, dtype=float) for v in (events, n, events_all, n_all, *margin))
+    )
+    some = (n1 > 0) & (total > n1)
+    f = np.where(some, n1, np.nan) / np.where(some, total, np.nan)
+
+    def to_rest(v: Array) -> Array:
+        if contrast == "difference":
+            return np.clip(v / (1 - f), -1, 1)
+        room = 1 - v * f
+        return np.where(room > 0, v * (1 - f) / np.where(room > 0, room, 1.0), np.exp(_FAR))
+
+    def to_all(v: Array) -> Array:
+        if contrast == "difference":
+            return v * (1 - f)
+        with np.errstate(invalid="ignore"):
+            finite = v / (f * v + 1 - f)
+        return np.where(np.isinf(v), 1 / f, finite)
+
+    found = tost_counts(
+        x1, n1, x - x1, np.where(some, total - n1, 0.0), (to_rest(ends[0]), to_rest(ends[1])),
+        contrast=contrast, alpha=alpha,
+    )  # fmt: skip
+    return replace(
+        found, estimate=to_all(found.estimate), low=to_all(found.low), high=to_all(found.high)
     )
 
 
@@ -386,7 +456,8 @@ def _score_tost(
         return ndtr(-z)
 
     ends = (lower, upper)
-    reachable = _some_split(p_of, x1 + x2, n1, n2, ends, contrast, alpha, whole=True)
+    whole = bool(all(np.all(v[known] == np.floor(v[known])) for v in (x1, n1, x2, n2)))
+    reachable = _some_split(p_of, x1 + x2, n1, n2, ends, contrast, alpha, whole=whole)
     return Tost(estimate, low, high, p_lower, p_upper, reachable)
 
 

@@ -22,6 +22,7 @@ from cfair.inference.equality import (
     pair_deviations,
 )
 from cfair.inference.intervals import (
+    NORMAL,
     RATE_INTERVALS,
     boundary_se,
     effective_size,
@@ -57,9 +58,9 @@ class RateEstimates:
     covariance : (T, T) array
     kish : (T,) array
         Kish's effective size of each denominator.
-    max_df : float
-        Most degrees of freedom of Student's quantile in Wilson's interval: the clusters less one,
-        if there are any; `NORMAL` for the normal quantile.
+    max_df : float or (T,) array
+        Most degrees of freedom of Student's quantile in Wilson's interval: the clusters of each
+        target less one, if there are any; `NORMAL` for the normal quantile.
     n_clusters : int or None
         For the reference distribution of the tests.
     max_size : (T,) array or None
@@ -79,7 +80,7 @@ class RateEstimates:
     estimate: Array
     covariance: Array
     kish: Array
-    max_df: float = np.inf
+    max_df: float | Array = np.inf
     n_clusters: int | None = None
     max_size: Array | None = None
 
@@ -106,8 +107,49 @@ class RateEstimates:
             estimate=self.estimate[targets],
             covariance=self.covariance[np.ix_(targets, targets)],
             kish=self.kish[targets],
+            max_df=self.df_of(targets),
             max_size=None if size is None else size[targets],
         )
+
+    def without(self, masked: NDArray[np.bool_]) -> RateEstimates:
+        """The same with some of the rates undefined.
+
+        Parameters
+        ----------
+        masked : (T,) array of bool
+
+        Returns
+        -------
+        RateEstimates
+        """
+        if not masked.any():
+            return self
+        lost = masked[:, None] | masked[None, :]
+        return replace(
+            self,
+            estimate=np.where(masked, np.nan, self.estimate),
+            covariance=np.where(lost, np.nan, self.covariance),
+            kish=np.where(masked, 0.0, self.kish),
+        )
+
+    @property
+    def normal(self) -> bool:
+        """Whether rates are plain counts of independent rows, with the normal quantile."""
+        return np.ndim(self.max_df) == 0 and self.max_df == NORMAL
+
+    def df_of(self, targets: Any) -> Any:
+        """Most degrees of freedom of some targets.
+
+        Parameters
+        ----------
+        targets : array of int
+
+        Returns
+        -------
+        float or array
+            One number if it is the same for all.
+        """
+        return self.max_df if np.ndim(self.max_df) == 0 else np.asarray(self.max_df)[targets]
 
     @property
     def se(self) -> Array:
@@ -171,7 +213,8 @@ class RateEstimates:
         low, high = self.interval("wilson", level)
         limits = (inner_a, low[first], high[first], inner_b, low[second], high[second], rho)
         sizes = self.size
-        p = mover_p_value(inner_a, sizes[first], inner_b, sizes[second], rho, max_df=self.max_df)
+        df = self.df_of(first), self.df_of(second)
+        p = mover_p_value(inner_a, sizes[first], inner_b, sizes[second], rho, max_df=df)
         se_a, se_b = self.se[first], self.se[second]
         if kind == "difference":
             c_low, c_high = mover_difference(*limits)
@@ -201,7 +244,7 @@ class RateEstimates:
         rates, sizes = np.clip(self.estimate[targets], 0, 1), self.size[targets]
         rho = self._correlation(targets[:, :, None], targets[:, None, :])
         rho[:, range(targets.shape[1]), range(targets.shape[1])] = 1.0
-        limits = wilson_limits(rates, sizes, max_df=self.max_df)
+        limits = wilson_limits(rates, sizes, max_df=self.df_of(targets))
         low, high = limits(np.full((len(targets), 1), (1 - level) / 2))
         c_low, c_high = mover_combination(rates, low, high, coefficients, rho)
         p = mover_combination_p_value(rates, limits, coefficients, rho)
@@ -315,3 +358,26 @@ class Contrast:
     low: Array
     high: Array
     p_value: Array
+
+
+def most_df(
+    n_clusters: int | None, clusters: Array | None, at: slice = slice(None)
+) -> float | Array:
+    """Most degrees of freedom of each rate: its clusters less one; infinite without any.
+
+    Parameters
+    ----------
+    n_clusters : int or None
+        Those of all rows.
+    clusters : (M T,) array or None
+        Those behind each rate; None if they count as having all.
+    at : slice
+        Of `clusters`.
+
+    Returns
+    -------
+    float or (T,) array
+    """
+    if n_clusters is None:
+        return np.inf
+    return float(n_clusters - 1) if clusters is None else clusters[at] - 1.0

@@ -40,12 +40,15 @@ class RateCovariance:
         Kish's effective size of the denominator, (sum w)^2 / sum w^2.
     rows : (M T,) array
         Rows in the denominator.
+    clusters : (M T,) array or None
+        Clusters in the denominator, if there are any and they are counted.
     """
 
     estimate: Array
     covariance: Array
     kish: Array
     rows: Array
+    clusters: Array | None = None
 
 
 #: cFPR and cFNR: the ratios of cells of FPR and FNR, in weighted sums.
@@ -121,7 +124,9 @@ def rate_covariance(
     membership : (T, K) array of 0 and 1
     metrics : sequence of RateCells, default cFPR and cFNR
     cluster_scores : ClusterScores, optional
-        When given, influences are summed within clusters first, with the factor C / (C - 1).
+        When given, influences are summed within clusters first, with the factor C / (C - 1) for the
+        C clusters of a rate's own denominator: a group that is in three clusters is as uncertain as
+        three tell, however many the others have.
 
     Returns
     -------
@@ -138,7 +143,7 @@ def rate_covariance(
 
     estimate, jacobian = target_rates(moments, membership, metrics)
     p = moments.slope.shape[1]
-    g = np.zeros((len(estimate), 0))
+    g, clusters = np.zeros((len(estimate), 0)), None
     if p:
         g = solve_information(moments.information, (jacobian @ moments.slope).T).T
     if cluster_scores is None:
@@ -147,13 +152,15 @@ def rate_covariance(
             crossed = g @ (jacobian @ moments.cross).T
             covariance = covariance + crossed + crossed.T + g @ moments.meat @ g.T
     else:
-        covariance = cluster_scores.covariance(jacobian, g)
+        denominators = _denominators(membership, metrics)
+        clusters = cluster_scores.count(denominators)
+        covariance = cluster_scores.covariance(jacobian, g, clusters)
     undefined = np.isnan(estimate)
     covariance = np.where(undefined[:, None] | undefined[None, :], np.nan, covariance)
     kish, rows = effective_sizes(moments, membership, metrics)
     if cluster_scores is not None:
-        kish = np.minimum(kish, cluster_scores.kish(_denominators(membership, metrics)))
-    return RateCovariance(estimate, covariance, kish, rows)
+        kish = np.minimum(kish, cluster_scores.kish(denominators))
+    return RateCovariance(estimate, covariance, kish, rows, clusters)
 
 
 def _denominators(membership: Array, metrics: Sequence[RateCells]) -> Array:

@@ -123,7 +123,7 @@ def boundary_se(theta: Array, se: Array, kish: Array) -> Array:
 
 
 def wilson_interval(
-    theta: Array, n: Array, level: ArrayLike = 0.95, *, max_df: float = np.inf
+    theta: Array, n: Array, level: ArrayLike = 0.95, *, max_df: ArrayLike = np.inf
 ) -> tuple[Array, Array]:
     """Wilson's interval for a rate with an effective size.
 
@@ -135,7 +135,7 @@ def wilson_interval(
         Effective sizes; at 1 or less nothing is known and the limits are 0 and 1.
     level : float or (T,) array, default 0.95
         Confidence level.
-    max_df : float, default inf
+    max_df : float or (T,) array, default inf
         Student's quantile has ``n - 1`` degrees of freedom, but no more than this: the number of
         clusters less one. `NORMAL` takes the normal quantile, as for independent rows.
 
@@ -158,11 +158,11 @@ def wilson_interval(
     return _wilson(theta, n, (1 - np.asarray(level, dtype=np.float64)) / 2, max_df)
 
 
-def _wilson(theta: Array, n: Array, tail: Array, max_df: float) -> tuple[Array, Array]:
+def _wilson(theta: Array, n: Array, tail: Array, max_df: ArrayLike) -> tuple[Array, Array]:
     """Wilson's interval by the probability of one tail, which keeps its digits when tiny."""
     known = n > 1
     size = np.where(known, n, 2.0)
-    normal = max_df == NORMAL
+    normal = np.ndim(max_df) == 0 and max_df == NORMAL
     q = (
         -ndtri(tail) * np.ones_like(size)
         if normal
@@ -183,14 +183,15 @@ def _wilson(theta: Array, n: Array, tail: Array, max_df: float) -> tuple[Array, 
     return np.where(undefined, np.nan, low), np.where(undefined, np.nan, high)
 
 
-def _quantile(level: ArrayLike, max_df: float) -> Array:
-    tail = (1 - np.asarray(level, dtype=np.float64)) / 2
-    student = np.isfinite(max_df) and max_df != NORMAL
-    return np.asarray(-stdtrit(max_df, tail) if student else -ndtri(tail), dtype=np.float64)
+def _quantile(level: ArrayLike, max_df: ArrayLike) -> Array:
+    tail, df = (1 - np.asarray(level, dtype=np.float64)) / 2, np.asarray(max_df, dtype=np.float64)
+    student = np.isfinite(df) & (df != NORMAL)
+    q = np.where(student, -stdtrit(np.where(student, df, 1.0), tail), -ndtri(tail))
+    return np.where(np.isnan(q), np.inf, q)  # no degrees of freedom, nothing known
 
 
 def plain_interval(
-    theta: Array, se: Array, level: ArrayLike = 0.95, *, max_df: float = np.inf
+    theta: Array, se: Array, level: ArrayLike = 0.95, *, max_df: ArrayLike = np.inf
 ) -> tuple[Array, Array]:
     """Normal interval ``theta -+ z se``, cut to [0, 1]. It covers too little for small rates.
 
@@ -210,7 +211,7 @@ def plain_interval(
 
 
 def logit_interval(
-    theta: Array, se: Array, level: ArrayLike = 0.95, *, max_df: float = np.inf
+    theta: Array, se: Array, level: ArrayLike = 0.95, *, max_df: ArrayLike = np.inf
 ) -> tuple[Array, Array]:
     """Normal interval on the logit scale; a rate of exactly 0 or 1 gives (0, 1).
 
@@ -320,7 +321,13 @@ def _ratio_limit(a: Array, x: Array, b: Array, z: Array, rho: Array, sign: float
 
 
 def mover_p_value(
-    a: Array, n_a: Array, b: Array, n_b: Array, rho: ArrayLike = 0, *, max_df: float = np.inf
+    a: Array,
+    n_a: Array,
+    b: Array,
+    n_b: Array,
+    rho: ArrayLike = 0,
+    *,
+    max_df: ArrayLike | tuple[ArrayLike, ArrayLike] = np.inf,
 ) -> Array:
     """Two-sided p-value of ``a = b``: the level at which the MOVER interval touches 0.
 
@@ -337,19 +344,20 @@ def mover_p_value(
         Second rate and its effective size.
     rho : float or array, default 0
         Correlation of the estimates.
-    max_df : float, default inf
-        As in `wilson_interval`.
+    max_df : float or array, or a pair of them, default inf
+        As in `wilson_interval`, of both rates or of either.
 
     Returns
     -------
     array
         NaN where a rate is undefined.
     """
+    df = max_df if isinstance(max_df, tuple) else (max_df, max_df)
 
     def holds_zero(log_p: Array) -> NDArray[np.bool_]:
         tail = np.exp(log_p) / 2
-        limits_a = _wilson(a, n_a, tail, max_df)
-        limits_b = _wilson(b, n_b, tail, max_df)
+        limits_a = _wilson(a, n_a, tail, df[0])
+        limits_b = _wilson(b, n_b, tail, df[1])
         d_low, d_high = mover_difference(a, *limits_a, b, *limits_b, rho)
         return (d_low <= 0) & (d_high >= 0)
 
@@ -376,7 +384,7 @@ def _largest_level(holds_zero: Callable[[Array], NDArray[np.bool_]], shape: Any)
     return np.exp(high)
 
 
-def wilson_limits(theta: Array, n: Array, *, max_df: float = np.inf) -> Limits:
+def wilson_limits(theta: Array, n: Array, *, max_df: ArrayLike = np.inf) -> Limits:
     """Wilson's limits of rates as a function of the probability of one tail.
 
     Parameters

@@ -305,7 +305,21 @@ class ClusterScores:
         weight = self.base @ denominators.T
         return np.nan_to_num(ratio(weight.sum(axis=0) ** 2, (weight**2).sum(axis=0)))
 
-    def covariance(self, jacobian: Array, g: Array) -> Array:
+    def count(self, denominators: Array) -> Array:
+        """Clusters with weight in each denominator.
+
+        Parameters
+        ----------
+        denominators : (M T, C) array of 0 and 1
+
+        Returns
+        -------
+        (M T,) array
+        """
+        there: Array = np.asarray((self.base @ denominators.T > 0).sum(axis=0), dtype=np.float64)
+        return there
+
+    def covariance(self, jacobian: Array, g: Array, clusters: Array) -> Array:
         """Covariance of the rates.
 
         Parameters
@@ -314,6 +328,8 @@ class ClusterScores:
             Derivatives of the rates in the cell sums.
         g : (M T, p) array
             Derivatives in the coefficients times the inverse information.
+        clusters : (M T,) array
+            Those of each rate's own, see `count`; one alone has no factor.
 
         Returns
         -------
@@ -326,7 +342,9 @@ class ClusterScores:
             rows = slice(first, first + size)
             psi = self.cells[rows] @ jacobian.T + self.scores[rows] @ g.T
             total += psi.T @ psi
-        return total * n_clusters / (n_clusters - 1)
+        factor = np.sqrt(np.where(clusters > 1, clusters / np.maximum(clusters - 1, 1), 1.0))
+        result: Array = total * factor[:, None] * factor
+        return result
 
 
 def cluster_scores(

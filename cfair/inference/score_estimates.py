@@ -353,7 +353,9 @@ class BinnedError(ScoreEstimates):
         low, high : (T,) arrays
         """
         assert self.bins is not None
-        return error_interval(self.bins, float(level))
+        low, high = error_interval(self.bins, float(level))
+        undefined = np.isnan(self.estimate)
+        return np.where(undefined, np.nan, low), np.where(undefined, np.nan, high)
 
     @property
     def comparable(self) -> Array:

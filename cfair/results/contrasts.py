@@ -80,11 +80,15 @@ class Compared:
         Among the groups, margins and all.
     reference : int or None
         Position in `names`; None for all pairs.
+    to_all : bool
+        Whether the reference is all rows, those of each group among them. A group or level that is
+        called "overall" is what it is, and the others are compared with it.
     """
 
     names: tuple[str, ...]
     positions: NDArray[np.intp]
     reference: int | None
+    to_all: bool = False
 
     def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """First and second of every pair, as positions in `names`."""
@@ -121,7 +125,7 @@ def compared_groups(groups: Groups, attribute: str | None, reference: Any) -> Co
         if isinstance(reference, str) and reference == OVERALL and OVERALL not in groups.names:
             every = groups.n_groups + len(groups.margins)
             whole = np.append(np.arange(groups.n_groups), every)
-            return Compared((*groups.names, OVERALL), whole, groups.n_groups)
+            return Compared((*groups.names, OVERALL), whole, groups.n_groups, to_all=True)
         position = None if reference is None else groups.index_of(reference)
         return Compared(groups.names, np.arange(groups.n_groups), position)
     if attribute not in groups.attributes:
@@ -140,7 +144,7 @@ def compared_groups(groups: Groups, attribute: str | None, reference: Any) -> Co
     targets = groups.n_groups + np.array(at, dtype=np.intp)
     if isinstance(reference, str) and reference == OVERALL and OVERALL not in (*levels, *names):
         every = groups.n_groups + len(groups.margins)
-        return Compared((*names, OVERALL), np.append(targets, every), len(names))
+        return Compared((*names, OVERALL), np.append(targets, every), len(names), to_all=True)
     position = None
     if reference is not None:
         if reference not in levels and reference not in names:

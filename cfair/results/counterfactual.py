@@ -7,13 +7,20 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from cfair.disclosure import small_masks
 from cfair.errors import DataError
 from cfair.nuisance.crossfit import Folds
 from cfair.nuisance.outcome import Outcome
 from cfair.results import text
 from cfair.results.deltas import check_deltas
 from cfair.results.replicated_text import difference_lines, rate_tables, replicate_facts
-from cfair.results.report import cluster_fact, cohort_facts, notes_lines, treatment_fact
+from cfair.results.report import (
+    cluster_fact,
+    cohort_facts,
+    disclosure_fact,
+    notes_lines,
+    treatment_fact,
+)
 from cfair.results.treated import COUNTERFACTUAL, INTERVAL_NAMES, TreatedResult
 
 __all__ = ["COUNTERFACTUAL", "CounterfactualResult", "check_deltas"]
@@ -67,6 +74,7 @@ class CounterfactualResult(TreatedResult):
         return [
             *cohort_facts(self.cohort),
             treatment_fact(self.cohort),
+            disclosure_fact(self),
             *self._model_facts(),
             ("intervals", f"{100 * self.level:g}%, {source}, {kind}{cluster_fact(self.cohort)}"),
             *replicate_facts(self),
@@ -82,7 +90,8 @@ class CounterfactualResult(TreatedResult):
         if self.propensity is not None:
             low, high = self.propensity.truncation
             cut = int(np.count_nonzero(self.propensity.truncated))
-            rows = f"{cut:,} rows truncated to [{low:g}, {high:g}]"
+            told = text.count(float(small_masks(cut, self.cohort.suppress_below)))
+            rows = f"{told} rows truncated to [{low:g}, {high:g}]"
             facts.append(("propensity", f"{self.propensity.text};  {rows}"))
         model = self.outcome_model
         if model is not None:

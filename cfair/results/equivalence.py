@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -15,16 +15,21 @@ from numpy.typing import NDArray
 from cfair.cohort import Cohort
 from cfair.equivalence.design import RULE_OF_FIVE, check_alpha
 from cfair.equivalence.margins import CONTRASTS, FOUR_FIFTHS, check_margin, check_metric
-from cfair.equivalence.tost import Tost, least_expected_cell, tost_counts, tost_estimates
+from cfair.equivalence.tost import (
+    Tost,
+    least_expected_cell,
+    tost_counts,
+    tost_estimates,
+    tost_to_all,
+)
 from cfair.errors import SmallGroupWarning, warn
 from cfair.estimators.confusion import RATE_CELLS
 from cfair.inference.drawn_estimates import DrawnEstimates
 from cfair.inference.estimates import RateEstimates
-from cfair.inference.intervals import NORMAL
 from cfair.inference.score_estimates import BinnedError, ScoreEstimates
 from cfair.options import check_option
 from cfair.results import text
-from cfair.results.contrasts import ADJUSTMENTS, OVERALL, Compared, adjust_p_values
+from cfair.results.contrasts import ADJUSTMENTS, Compared, adjust_p_values
 from cfair.results.printed import Printed
 from cfair.results.report import cluster_fact, cohort_facts, notes_lines, plural
 
@@ -109,14 +114,15 @@ def read_question(
         raise ValueError(f"alpha must be one number, not {alpha!r}.")
     each = isinstance(margin, Mapping)
     named = margin if each and metrics is None else metrics
-    wanted = _named([named] if isinstance(named, str) else list(named or compared), known)
+    wanted = _named(compared if named is None else named, known)
     if each:
-        given = dict(zip(_named(list(margin), known), margin.values(), strict=True))
-        if set(given) != set(wanted):
+        names = _named(margin, known)
+        if set(names) != set(wanted):
             raise ValueError(
                 f"margin must have a pair for each metric ({', '.join(wanted)}) and for no other, "
-                f"not for {', '.join(given) or 'none'}."
+                f"not for {', '.join(names)}."
             )
+        given = dict(zip(names, margin.values(), strict=True))
     margins = {}
     for metric in wanted:
         low, high = check_margin(given[metric] if each else margin, contrast)
@@ -128,8 +134,10 @@ def read_question(
     )
 
 
-def _named(metrics: Sequence[Any], known: Sequence[str]) -> list[str]:
+def _named(metrics: Any, known: Sequence[str]) -> list[str]:
     """Metrics by their names here; sensitivity and specificity are read too."""
+    if isinstance(metrics, str) or not isinstance(metrics, Collection):
+        metrics = [metrics]
     found = []
     for metric in metrics:
         name = metric
@@ -138,7 +146,9 @@ def _named(metrics: Sequence[Any], known: Sequence[str]) -> list[str]:
         if name not in known:
             check_option("metric", metric, known)
         found.append(str(name))
-    return list(dict.fromkeys(found))
+    if not found or len(set(found)) < len(found):
+        raise ValueError(f"metrics must name one metric or more, each once, not {list(metrics)!r}.")
+    return found
 
 
 # -- the pairs ------------------------------------------------------------------------------------
@@ -175,25 +185,38 @@ def pairs_of(
     """
     e = estimates
     _check_contrast(e, question.contrast)
-    refusal = _no_score(e, compared)
+    first, second = compared.pairs()
+    i, j = compared.positions[first], compared.positions[second]
+    refusal = _no_score(e, compared, question.contrast)
     if question.method == "score" and refusal:
         raise ValueError(
             f"method='score' is a test of counts of independent rows, but {refusal}. Leave "
             "method= out, or take method='wald'."
         )
     score = question.method != "wald" and not refusal
-    first, second = compared.pairs()
-    i, j = compared.positions[first], compared.positions[second]
     low, high = question.margins[e.metric]
     options: dict[str, Any] = {"contrast": question.contrast, "alpha": question.alpha}
-    events = np.full(len(denominator), np.nan) if refusal else np.rint(e.estimate * denominator)
+    counted = not refusal and e.normal
+    events = np.full(len(denominator), np.nan)
+    if counted or compared.to_all:
+        events = np.rint(e.estimate * denominator)
     if score:
-        x, n = np.nan_to_num(events), denominator
-        test = tost_counts(x[i], n[i], x[j], n[j], (low, high), **options)
+        # of weighted rates as many rows as would be as sure, and the events among them
+        n = denominator if counted else np.nan_to_num(e.size)
+        x = np.nan_to_num(events if counted else e.estimate * n)
+        table = x[i], n[i], x[j], n[j]
+        if compared.to_all:
+            test = tost_to_all(*table, (low, high), **options)
+        else:
+            test = tost_counts(*table, (low, high), **options)
     else:
         test = _wald(e, i, j, (low, high), options)
     cell = np.full(len(i), np.nan)
-    if not isinstance(e, ScoreEstimates):
+    if score and compared.to_all:
+        rest = n[j] - n[i]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            cell = least_expected_cell(e.estimate[i], n[i], (x[j] - x[i]) / rest, rest)
+    elif not isinstance(e, ScoreEstimates):
         cell = least_expected_cell(e.estimate[i], e.size[i], e.estimate[j], e.size[j])
     frame = pd.DataFrame(
         {
@@ -241,14 +264,12 @@ def _wald(
     product = sd[i] * sd[j]
     some = product > 0
     rho = np.where(some, e.covariance[i, j], 0.0) / np.where(some, product, 1.0)
-    most = np.inf if e.max_df == NORMAL else e.max_df
+    most = np.inf if e.n_clusters is None else float(e.n_clusters - 1)
+    df = np.full(len(e.estimate), np.inf)
     if isinstance(e, ScoreEstimates):
-        df = np.full(len(e.estimate), np.inf) if e.df is None else e.df
-        most = np.inf if e.n_clusters is None else float(e.n_clusters - 1)
-    elif e.max_df == NORMAL:
-        df = np.full(len(e.estimate), np.inf)
-    else:
-        df = np.minimum(e.size - 1, most)
+        df = df if e.df is None else e.df
+    elif not e.normal:
+        df = np.minimum(e.size - 1, e.max_df)
     bounded = not isinstance(e, ScoreEstimates)
     return tost_estimates(
         *(e.estimate[i], e.estimate[j], e.se[i], e.se[j], margin),
@@ -276,19 +297,23 @@ def _check_contrast(e: RateEstimates, contrast: str) -> None:
         )
 
 
-def _no_score(e: RateEstimates, compared: Compared) -> str:
+def _no_score(e: RateEstimates, compared: Compared, contrast: str) -> str:
     """Why there is no score test; empty if there is one."""
     plain = e.metric.removesuffix("_best_f1")
     if isinstance(e, ScoreEstimates):
         return f"{e.metric} is no share of rows"
     if e.n_clusters is not None:
         return "the rows of a cluster are not independent"
-    if e.max_df != NORMAL:
-        return f"{e.metric} rests on weights or models"
+    if compared.to_all and (contrast == "odds_ratio" or not e.normal):
+        return "all rows together hold the rows of each group"
+    if not e.normal:
+        apart = e.covariance[np.ix_(compared.positions, compared.positions)]
+        some = ~np.isnan(np.diag(apart))
+        related = np.abs(apart[np.ix_(some, some)] - np.diag(np.diag(apart)[some])).max(initial=0)
+        if e.max_size is None or related > 0:
+            return f"{e.metric} rests on weights or models"
     if plain not in RATE_CELLS or plain == "f1":
         return f"{e.metric} is no share of rows"
-    if compared.names[-1] == OVERALL and compared.reference == len(compared.names) - 1:
-        return "all rows together hold the rows of each group"
     return ""
 
 
@@ -301,7 +326,7 @@ def _why(e: RateEstimates, i: int, j: int) -> str:
         return "a value has no standard error"
     if a == b:
         return f"both rates are {a:g}"
-    return "a rate is 0 or 1, which has no logarithm"
+    return "a rate of 0 or 1 has no odds" if 1 in (a, b) else "a rate of 0 has no logarithm"
 
 
 def judged(frame: pd.DataFrame, question: Question) -> tuple[pd.DataFrame, str]:
@@ -323,7 +348,8 @@ def judged(frame: pd.DataFrame, question: Question) -> tuple[pd.DataFrame, str]:
     frame = frame.copy()
     family = adjust_p_values(frame, question.adjust)
     # beyond the margin is the other claim that a pair may make, and is adjusted alike
-    beyond = frame.assign(p_value=1 - frame["p_value"])
+    frame["p_beyond"] = 1 - frame["p_value"]
+    beyond = frame.assign(p_value=frame["p_beyond"])
     adjust_p_values(beyond, question.adjust)
     p, q, alpha = frame["p_value"], beyond["p_adjusted"], question.alpha
     frame["verdict"] = np.select(
@@ -339,7 +365,8 @@ def judged(frame: pd.DataFrame, question: Question) -> tuple[pd.DataFrame, str]:
 #: Columns of the frame.
 COLUMNS = (
     *("metric", "group", "reference", "contrast", "estimate", "ci_low", "ci_high"),
-    *("margin_low", "margin_high", "p_lower", "p_upper", "p_value", "p_adjusted", "verdict"),
+    *("margin_low", "margin_high", "p_lower", "p_upper", "p_value", "p_adjusted", "p_beyond"),
+    "verdict",
     *("expected_cell", "rule_of_five", "method", "rate", "rate_reference", "n", "n_reference"),
     *("events", "events_reference", "family", "note"),
 )
@@ -430,10 +457,12 @@ class EquivalenceResult(Printed):
         ``metric``; ``group`` and ``reference``; ``contrast``, its ``estimate`` (group to
         reference), ``ci_low`` and ``ci_high`` of level 1 - 2 alpha; ``margin_low, margin_high``;
         ``p_lower`` and ``p_upper``, the two one-sided p-values; ``p_value``, the larger;
-        ``p_adjusted`` over the ``family``; the ``verdict``; ``expected_cell``, the smallest of the
-        table at the common rate, and whether it meets the ``rule_of_five``; ``method`` of the
-        test; ``rate, rate_reference``; ``n, n_reference``, rows in the denominators; ``events,
-        events_reference``, rows in the numerators, missing where rates are not counts; ``note``.
+        ``p_adjusted`` over the ``family``; ``p_beyond`` of the test that the contrast is outside
+        the margin; the ``verdict``; ``expected_cell``, the smallest of the table at the common
+        rate, from effective sizes where there are weights or models, and whether it meets the
+        ``rule_of_five``; ``method`` of the test; ``rate, rate_reference``; ``n, n_reference``, rows
+        in the denominators; ``events, events_reference``, rows in the numerators, missing where
+        rates are not counts; ``note``.
         """
         return self._frame.copy()
 
@@ -447,7 +476,9 @@ class EquivalenceResult(Printed):
 
         By the intersection-union principle the claim that all are holds at alpha when each test
         rejects at alpha, with no correction: its ``p_value`` is the largest of the pairs', and it
-        is undefined if one of them is. The other columns count verdicts.
+        is undefined if one of them is. The claim that some are different does need one:
+        ``p_beyond`` is the smallest of the pairs', adjusted by Holm over the metric's pairs. The
+        other columns count verdicts.
         """
         rows = []
         for metric, part in self._frame.groupby("metric", sort=False):
@@ -455,13 +486,15 @@ class EquivalenceResult(Printed):
             undefined = part["p_value"].isna().any()
             p = np.nan if undefined else part["p_value"].max()
             found = {name.replace(" ", "_"): int(counts.get(name, 0)) for name in VERDICTS}
-            some = "some different" if found[DIFFERENT] else "not shown"
+            beyond = part["p_beyond"].min() * part["p_beyond"].notna().sum()  # Holm's first step
+            some = "some different" if beyond < self.question.alpha else "not shown"
             rows.append(
                 {
                     "metric": metric,
                     "pairs": len(part),
                     **found,
                     "p_value": p,
+                    "p_beyond": min(beyond, 1.0),
                     "verdict": "all equivalent" if p < self.question.alpha else some,
                 }
             )
@@ -484,7 +517,7 @@ class EquivalenceResult(Printed):
         from cfair.plotting import plot_equivalence
 
         wanted = self.metrics if metrics is None else metrics
-        chosen = _named([wanted] if isinstance(wanted, str) else list(wanted), self.metrics)
+        chosen = _named(wanted, self.metrics)
         return plot_equivalence(
             self._frame[self._frame["metric"].isin(chosen)],
             labels=self.labels,
@@ -529,7 +562,7 @@ class EquivalenceResult(Printed):
         interval = f"the {100 * self.level:g}% interval (1 - 2 alpha)"
         decides = f"which is {interval} inside the margin"
         if q.adjust:
-            decides = f"their p-values adjusted ({self.family}); {interval} is not"
+            decides = f"p-values adjusted ({self.family}); {interval} is not adjusted"
         return [
             ("rates", self.about),
             ("compared", self.reference),
@@ -599,7 +632,9 @@ class EquivalenceResult(Printed):
         for k, row in enumerate(overall.to_dict("records")):
             counts = [(row[name.replace(" ", "_")], name) for name in VERDICTS]
             said = ", ".join(f"{n:,} {name}" for n, name in counts if n)
-            p = "" if np.isnan(row["p_value"]) else f", {text.p_value(row['p_value'])}"
+            some = row["verdict"] == "some different"
+            value = row["p_beyond"] if some else row["p_value"]
+            p = "" if np.isnan(value) else f", {text.p_value(value)}" + " (Holm)" * some
             head = "all alike?" if k == 0 else ""
             lines += text.facts(
                 [
@@ -628,18 +663,32 @@ def notes_of(frame: pd.DataFrame, question: Question, labels: Mapping[str, str])
     list of str
     """
     notes = []
+    verdicts = set(frame["verdict"])
     small = frame[(frame["rule_of_five"] == False).fillna(False) & frame["p_value"].notna()]  # noqa: E712
     if len(small):
         notes.append(_small_note(small, len(frame), labels))
     if frame["metric"].duplicated().any():
         notes.append(
             "that all pairs of a metric are equivalent needs no correction for their number "
-            "(intersection-union); one pair picked out of several does: adjust=."
+            "(intersection-union); that some differ does, and has it (Holm); one pair picked out "
+            "of several does too: adjust=."
         )
     notes.append(
         "different means beyond the margin, the interval wholly outside it; an interval that "
         "excludes equality may still be equivalent. Not enough data is no verdict of fairness."
     )
+    if NO_POWER in verdicts:
+        notes.append(
+            "no power: groups of these sizes with these events, however divided between them, "
+            "cannot show equivalence within the margin."
+        )
+    if UNDEFINED in verdicts:
+        undefined = frame[frame["verdict"] == UNDEFINED]
+        reason = undefined["note"].iloc[0]
+        notes.append(
+            f"undefined: {plural(len(undefined), 'pair')}, the first because of {reason}; the "
+            "others in .pairs."
+        )
     if not question.chosen:
         low, high = FOUR_FIFTHS
         notes.append(

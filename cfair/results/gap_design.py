@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from cfair.equivalence.detection import gap_detection
 from cfair.results import text
+from cfair.results.planning import POWER
 from cfair.results.printed import Printed
 from cfair.results.report import notes_lines, plural
 
@@ -99,8 +100,9 @@ class GapDesign(Printed):
         if rows.empty:
             raise ValueError("no gap exceeds the tolerance, so that there is no power to draw.")
         needed = rows["n_needed"].to_numpy(float)
-        wanted = 0.8 if np.isnan(self.power) else self.power
+        wanted = POWER if np.isnan(self.power) else self.power
         around = needed if self.n is None else np.append(needed, self.n)
+        around = np.maximum(around, 2)
         grid = np.geomspace(max(around.min() / 8, 2), 1.6 * around.max(), 200)
         beyond = (rows["gap"] - self.tolerance).to_numpy()[:, None]
         power = gap_detection(beyond, rows["sd"].to_numpy()[:, None] ** 2, grid, self.level)
@@ -140,7 +142,12 @@ class GapDesign(Printed):
             ("level", together),
             ("power", wanted),
             ("allocation", self.allocation),
-            ("N", "–" if self.n is None else text.count(self.n)),
+            (
+                "N",
+                "–"
+                if self.n is None
+                else text.count(self.n) + ", each group rounded up" * bool(wanted),
+            ),
         ]
         groups = [
             [

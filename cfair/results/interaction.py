@@ -96,6 +96,17 @@ class InteractionResult(Printed):
         frame["sentence"] = [self._sentence(row) for _, row in frame.iterrows()]
         return frame
 
+    @property
+    def disclosure(self) -> str:
+        """What was masked, in a line; empty without ``suppress_below``."""
+        if self.cohort.suppress_below is None:
+            return ""
+        lost = int(self._frame["contrast"].isna().sum())
+        return (
+            f"counts below {self.cohort.suppress_below} masked, and what would reveal them; "
+            f"{lost:,} of {plural(len(self._frame), 'contrast')} undefined"
+        )
+
     def to_frame(self) -> pd.DataFrame:
         """The same as `contrasts`."""
         return self.contrasts
@@ -134,6 +145,7 @@ class InteractionResult(Printed):
                 f"{100 * self.level:g}%, MOVER from Wilson limits{size}{cluster_fact(self.cohort)}",
             ),
             ("p-values", self.family),
+            ("disclosure", self.disclosure),
         ]
         return text.page(
             "Interaction of attributes: r11 - r10 - r01 + r00",
@@ -170,13 +182,18 @@ class InteractionResult(Printed):
             self.labels[row["metric"]],
             *self._levels(row),
             *(text.short(row[f"r{name}"]) for name in ("11", "10", "01", "00")),
-            text.count(min(row[f"n{name}"] for name in ("11", "10", "01", "00"))),
+            self._least(row),
             *(text.short(row[f"gap_{name}"]) for name in ("both", "a", "b")),
             flag,
             text.estimate(row["contrast"], row["ci_low"], row["ci_high"]),
             self._adjusted(row).removeprefix("= ").replace("< ", "<"),
             row["additivity"].removesuffix(" than additive"),
         ]
+
+    def _least(self, row: Any) -> str:
+        """Rows of the smallest of the four cells."""
+        sizes = [row[f"n{name}"] for name in ("11", "10", "01", "00")]
+        return "masked" if any(map(pd.isna, sizes)) else text.count(min(sizes))
 
     def _adjusted(self, row: Any) -> str:
         """The adjusted p-value, with as many digits as show on which side of the level it is."""

@@ -10,11 +10,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
+from cfair.disclosure import KINDS, count_column, why_rate_masked, written
 from cfair.estimators.confusion import RATE_CELLS, RateCells
 from cfair.inference.aggregate import AggregateIntervals
 from cfair.inference.estimates import RateEstimates
 from cfair.inference.influence import rate_covariance
-from cfair.inference.intervals import NORMAL
 from cfair.inference.moments import CellMoments, ClusterScores
 from cfair.results import text
 from cfair.results.gaps import EQUALIZED_ODDS, Measure, equalized_odds_row
@@ -23,11 +23,13 @@ from cfair.results.report import (
     aggregate_lines,
     cluster_fact,
     cohort_facts,
+    disclosure_fact,
     equality_line,
     gap_table,
     group_table,
     margin_table,
     notes_lines,
+    rate_text,
 )
 
 Array = NDArray[np.float64]
@@ -140,7 +142,7 @@ class ObservedResult(RatesResult):
             found.estimate,
             found.covariance,
             found.kish,
-            max_df=some.max_df,
+            max_df=some.max_df if found.clusters is None else found.clusters - 1.0,
             n_clusters=some.n_clusters,
         )
         low, high = share.interval("wilson", self.level)
@@ -159,6 +161,16 @@ class ObservedResult(RatesResult):
                 name: (part / (1 - part))[keep]
                 for name, part in (("ratio", found.estimate), ("ci_low", low), ("ci_high", high))
             }
+        masked = np.zeros(len(rows), dtype=np.int8)
+        below, protection = self.cohort.suppress_below or 0, self.cohort.protection
+        counts = [rows[:, 2], rows[:, 1]]
+        if protection is not None:
+            member = groups.target_matrix
+            masked = protection.rate_masks(member, KINDS["fn"], KINDS["wrong"])
+            shown = (protection.masks(member, KINDS[kind]) for kind in ("fn", "fp"))
+            counts = [written(v, m, below) for v, m in zip(counts, shown, strict=True)]
+            for part in values.values():
+                part[masked[keep] > 0] = np.nan
         undefined = np.isnan(values["ratio"])
         weightless = undefined & (rows[keep, 1] + rows[keep, 2] > 0)
         notes = np.select(
@@ -166,12 +178,13 @@ class ObservedResult(RatesResult):
             ["no errors of weight above 0", "no errors", "no false positives"],
             "",
         )
+        notes = np.where(masked[keep] > 0, [why_rate_masked(m, below) for m in masked[keep]], notes)
         return pd.DataFrame(
             {
                 "by": [*by, *(attribute for attribute, _ in single), "all"],
                 "group": names,
-                "false_negatives": rows[keep, 2].astype(int),
-                "false_positives": rows[keep, 1].astype(int),
+                "false_negatives": count_column(counts[0][keep]),
+                "false_positives": count_column(counts[1][keep]),
                 **values,
                 "note": notes,
             }
@@ -238,7 +251,7 @@ class ObservedResult(RatesResult):
         if self.interval == "wilson":
             return e.interval("wilson", self.level)
         size = np.where(np.isnan(e.estimate), 1.0, e.size)
-        if e.max_df != NORMAL:  # the degrees of freedom of Korn and Graubard (1998)
+        if not e.normal:  # the degrees of freedom of Korn and Graubard (1998)
             tail = (1 - self.level) / 2
             student = stdtrit(np.clip(np.minimum(size - 1, e.max_df), 1, None), tail)
             size = size * (ndtri(tail) / student) ** 2
@@ -254,6 +267,7 @@ class ObservedResult(RatesResult):
         facts = [
             *cohort_facts(self.cohort),
             ("intervals", self._intervals()),
+            disclosure_fact(self),
         ]
         return text.page(
             "Observed rates by group",
@@ -280,10 +294,8 @@ class ObservedResult(RatesResult):
         for metric in PRINTED:
             if metric not in self.metrics:
                 continue
-            e = self.estimates_of(metric)
-            low, high = self.limits(metric)
-            value = text.estimate(e.estimate[target], low[target], high[target])
-            cells.append(value)
+            k = self.metrics.index(metric)
+            cells.append(rate_text(self, k, target, self.limits(metric)))
         return cells
 
     def _differences(self) -> list[str]:

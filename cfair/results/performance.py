@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri, stdtrit
 
+from cfair.disclosure import count_column
 from cfair.errors import DataError
 from cfair.estimators.disparity import largest_gap
 from cfair.inference.intervals import NORMAL, wilson_interval
@@ -39,11 +40,13 @@ from cfair.results.report import (
     aggregate_lines,
     cluster_fact,
     cohort_facts,
+    disclosure_fact,
     equality_line,
     group_table,
     largest_gap_lines,
     margin_table,
     notes_lines,
+    rate_text,
 )
 
 Array = NDArray[np.float64]
@@ -166,6 +169,11 @@ class PerformanceResult(RatesResult):
         return ("auc",)
 
     @property
+    def tested(self) -> tuple[str, ...]:
+        """Metrics whose equivalence is tested unless told otherwise; others want own margins."""
+        return ("auc",)
+
+    @property
     def about(self) -> str:
         """What is measured, for the plots."""
         return f"{self._score[:1].upper()}{self._score[1:]} for {self.cohort.outcome_name}"
@@ -184,6 +192,7 @@ class PerformanceResult(RatesResult):
             threshold = self.best_f1_threshold
         size = len(self.counts["n"][targets])
         expected = self.binned.if_calibrated if metric == "ece" else np.full(self._size, np.nan)
+        expected = np.where(np.isnan(self.estimates_of(metric).estimate), np.nan, expected)
         return {
             "threshold": np.full(size, threshold),
             "expected_if_calibrated": expected[targets],
@@ -318,8 +327,8 @@ class PerformanceResult(RatesResult):
                 {
                     "metric": metric,
                     "group": self.cohort.groups.names[k],
-                    "n": int(self.counts["n"][k]),
-                    "events": int(self.counts["events"][k]),
+                    "n": count_column(self.counts["n"][[k]])[0],
+                    "events": count_column(self.counts["events"][[k]])[0],
                     "estimate": theta[k],
                     "ci_low": low[k],
                     "ci_high": high[k],
@@ -333,7 +342,12 @@ class PerformanceResult(RatesResult):
 
     @property
     def curves(self) -> dict[str, pd.DataFrame]:
-        """Curves by group: ``"roc"``, ``"calibration"``, ``"recalibration"``, ``"net_benefit"``."""
+        """Curves by group: ``"roc"``, ``"calibration"``, ``"recalibration"``, ``"net_benefit"``.
+
+        There are none under ``suppress_below``.
+        """
+        if self.cohort.suppress_below is not None:
+            return {}
         return {
             "roc": self.roc_curves(),
             "calibration": self.calibration_curves(),
@@ -369,6 +383,7 @@ class PerformanceResult(RatesResult):
         F      1.0  1.0
         M      1.0  1.0
         """
+        self._require_curves()
         k, names = self._partition(attribute)
         points = roc_points(self.scored, k, self.level)
         return _curve_frame(
@@ -403,6 +418,7 @@ class PerformanceResult(RatesResult):
             ``group, bin, n, events, mean_score, event_rate, ci_low, ci_high`` (Wilson).
         """
         check_option("bin_range", bin_range, BIN_RANGES)
+        self._require_curves()
         k, names = self._partition(attribute)
         found = calibration_bins(self.scored, check_bins(bins), bin_range)
         found = found.select(self._targets_of(k))
@@ -440,6 +456,7 @@ class PerformanceResult(RatesResult):
             ``group, score, event_rate, ci_low, ci_high``: 60 points over the group's own scores.
             A group without a calibration slope has no rows.
         """
+        self._require_curves()
         k, names = self._partition(attribute)
         found = recalibration_curves(self.scored, self.fit, k, self.level)
         return _curve_frame(
@@ -502,6 +519,7 @@ class PerformanceResult(RatesResult):
         1     M        0.041     -0.003
         """
         cuts = check_thresholds(thresholds)
+        self._require_curves()
         level = self.level if level is None else check_level(level)
         k, names = self._partition(attribute)
         found = net_benefit(self.scored, k, cuts)
@@ -533,6 +551,13 @@ class PerformanceResult(RatesResult):
             treat_all_high=(found.all_benefit + q * found.all_se).ravel(),
             note=np.broadcast_to(notes[:, None], each).ravel(),
         )
+
+    def _require_curves(self) -> None:
+        if self.cohort.suppress_below is not None:
+            raise DataError(
+                "curves are masked by suppress_below=: every point counts patients at a cutoff of "
+                "its own, down to single ones. Make an Audit without it, and keep them inside."
+            )
 
     def _partition(self, attribute: str | None) -> tuple[int, tuple[str, ...]]:
         """Number of the partition, and the names of its targets."""
@@ -751,6 +776,8 @@ class PerformanceResult(RatesResult):
         if np.count_nonzero(self.cohort.groups.sizes) > 1:
             found["gaps"] = self.plot_gaps
         found[f"heat map by {whole}"] = self.plot_heatmap
+        if self.cohort.suppress_below is not None:
+            return found
         several = len(self.cohort.groups.attributes) > 1
         for by in [None, *(self.cohort.groups.attributes if several else [])]:
             found[f"ROC by {by or whole}"] = partial(self.plot_roc, attribute=by)
@@ -768,8 +795,8 @@ class PerformanceResult(RatesResult):
         return pd.DataFrame(
             {
                 "group": list(names),
-                "n": self.counts["n"][at].astype(int),
-                "events": self.counts["events"][at].astype(int),
+                "n": count_column(self.counts["n"][at]),
+                "events": count_column(self.counts["events"][at]),
                 "estimate": e.estimate[at],
                 "ci_low": low[at],
                 "ci_high": high[at],
@@ -802,6 +829,7 @@ class PerformanceResult(RatesResult):
                 f"{level}; AUC DeLong on the logit scale, Brier logit, O/E log, slope by the "
                 f"sandwich variance{cluster_fact(self.cohort)}",
             ),
+            disclosure_fact(self),
         ]
 
     def _header(self) -> list[str]:
@@ -814,10 +842,9 @@ class PerformanceResult(RatesResult):
     def _cells(self, target: int) -> list[str]:
         cells = [text.count(self.counts["n"][target]), text.count(self.counts["events"][target])]
         for metric in PRINTED:
-            low, high = self._printed_limits[metric]
             digits = 3 if MEASURES[metric].scale == "unit" else 2
-            value = self.estimates_of(metric).estimate[target]
-            cells.append(text.estimate(value, low[target], high[target], digits))
+            k = self.metrics.index(metric)
+            cells.append(rate_text(self, k, target, self._printed_limits[metric], digits))
         return cells
 
     def _all_rows(self) -> list[str]:
@@ -841,7 +868,7 @@ class PerformanceResult(RatesResult):
                 (
                     " ",
                     f"{value('accuracy')}, {value('f1')}; best F1 of all rows at {best}: "
-                    f"{self.estimates_of('f1_best_f1').estimate[-1]:.3f}",
+                    f"{text.number(self.estimates_of('f1_best_f1').estimate[-1])}",
                 ),
             ]
         )

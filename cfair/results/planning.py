@@ -38,6 +38,8 @@ QUESTIONS: dict[str, str] = {
 }
 #: The tests in print.
 TEST_NAMES: dict[str, str] = {"wald": "Wald", "score": "score"}
+#: Power that is marked where none was asked for.
+POWER = 0.8
 _POINTS = 200
 
 
@@ -151,7 +153,7 @@ class EquivalencePlanning(Printed):
             labels={a: f"{a}: {b}" for a, b in zip(names, ends, strict=True)},
             title=f"Power to show that the {CONTRASTS[self.contrast]} lies inside the margin",
             about=self._about(rows),
-            wanted=wanted,
+            wanted=dict(zip(names, wanted, strict=True)),
             given=(float(asked[0]), f"N = {asked[0]:,.0f}") if len(asked) == 1 else None,
             marks=dict(zip(names, marks, strict=True)),
             ax=ax,
@@ -172,10 +174,15 @@ class EquivalencePlanning(Printed):
         Raises
         ------
         ValueError
-            If there are more than eight lines, or no row has an N.
+            If no N was given, or there are more than eight lines.
         """
         from cfair.plotting import plot_power
 
+        if self.question == "n":
+            raise ValueError(
+                "power over the margin is drawn for given N: ask equivalence_margin(n=) or "
+                "equivalence_plan(n, ...)."
+            )
         rows = self._lines("margin_low", "margin_high")
         rows = rows[rows["n"].notna()]
         if rows.empty:
@@ -211,7 +218,7 @@ class EquivalencePlanning(Printed):
             x_label=x_label,
             title="Power by how wide the margin is" + (f", N = {n[0]:,.0f}" if same else ""),
             about=self._about(rows, margin=False),
-            wanted=wanted,
+            wanted=dict(zip(names, wanted, strict=True)),
             marks=dict(zip(names, marks, strict=True)),
             log=False,
             ax=ax,
@@ -327,10 +334,11 @@ class EquivalencePlanning(Printed):
                 said.append(f"{short} {row[c]:g}{against}")
         return ", ".join(said)
 
-    def _wanted(self, rows: pd.DataFrame) -> float:
-        return float(rows["wanted"].iloc[0]) if "wanted" in rows else 0.8
+    def _wanted(self, rows: pd.DataFrame) -> Array:
+        usual = np.full(len(rows), POWER)
+        return rows["wanted"].to_numpy(float) if "wanted" in rows else usual
 
-    def _needed(self, rows: pd.DataFrame, wanted: float) -> Array:
+    def _needed(self, rows: pd.DataFrame, wanted: Array) -> Array:
         return self._tests(rows).sample_size(wanted, rows["alpha"].to_numpy())
 
     def _tests(self, rows: pd.DataFrame, more: int = 0) -> TwoTests:
@@ -362,9 +370,10 @@ class EquivalencePlan(EquivalencePlanning):
     def frame(self) -> pd.DataFrame:
         """A row per metric, columns as in `EquivalencePlanning.frame`, and the following.
 
-        ``n_needed`` for the power wanted; ``n_five``, from which on every cell expects five or
-        more, so that the power can be relied on; ``narrowest_low, narrowest_high``, the narrowest
-        symmetric margin that N patients give that power for. Without an N, ``n`` is ``n_needed``.
+        ``n_needed`` for the power wanted; ``n_score``, the same for the score test; ``n_five``,
+        from which on every cell expects five or more; ``narrowest_low, narrowest_high``, the
+        narrowest symmetric margin that N patients give that power for. Without an N, ``n`` is
+        ``n_needed``.
         """
         return self._frame.copy()
 
@@ -399,7 +408,8 @@ class EquivalencePlan(EquivalencePlanning):
         margins = f[["margin_low", "margin_high"]].drop_duplicates()
         one = len(margins) == 1
         header = ["metric", "group", "reference", CONTRASTS[self.contrast]]
-        header += ["margin"] * (not one) + ["N needed", "N for 5"]
+        header += ["margin"] * (not one) + ["N needed"]
+        header += ["N, score"] * (self.method == "wald") + ["N for 5"]
         header += ["power", "margin at N"] if self.n is not None else []
         header += [""]
         rows = []
@@ -412,6 +422,8 @@ class EquivalencePlan(EquivalencePlanning):
             if not one:
                 cells.append(f"[{row['margin_low']:.3g} {row['margin_high']:.3g}]")
             cells.append("–" if pd.isna(row["n_needed"]) else text.count(row["n_needed"]))
+            if self.method == "wald":
+                cells.append("–" if pd.isna(row["n_score"]) else text.count(row["n_score"]))
             cells.append(text.count(row["n_five"]))
             if self.n is not None:
                 cells.append(text.number(row["power"]))
@@ -436,8 +448,8 @@ class EquivalencePlan(EquivalencePlanning):
     def _columns(self) -> list[str]:
         """What the columns of the table are."""
         said = (
-            f"N for 5: from there on every cell expects {RULE_OF_FIVE} or more, and the power can "
-            "be relied on; a study needs the larger of the two N."
+            f"N for 5: from there on every cell expects {RULE_OF_FIVE} or more; with fewer no "
+            "formula is to be relied on, so that a study needs the largest N of its row."
         )
         if self.n is None:
             return [said]
@@ -501,10 +513,14 @@ def _value(column: str, value: Any) -> str:
     return text.count(value) if column == "n" else f"{value:.4g}"
 
 
-def _word(row: pd.Series) -> str:
+def _word(row: Any) -> str:
     """What is the matter with a row, in a few words."""
-    if "any N" in row["note"]:
+    if "not inside" in row["note"]:
         return "cannot be shown with any N"
+    if "any N" in row["note"]:
+        return "needs more than 9e15"
+    if "wide enough" in row["note"]:
+        return "no margin will do"
     if "no power" in row["note"]:
         return "no power"
     return f"fewer than {RULE_OF_FIVE}" if row["least_cell"] < RULE_OF_FIVE else ""
@@ -512,7 +528,7 @@ def _word(row: pd.Series) -> str:
 
 def _remarks(frame: pd.DataFrame, method: str) -> list[str]:
     """The words explained, those that occur."""
-    words = {_word(row) for _, row in frame.iterrows()}
+    words = {_word(row) for row in frame.to_dict("records")}
     said = {
         "cannot be shown with any N": "Cannot be shown with any N: the true contrast is not inside "
         "the margin, so that no number of patients makes the groups equivalent.",
@@ -537,6 +553,7 @@ def _remarks(frame: pd.DataFrame, method: str) -> list[str]:
     if method == "wald":
         notes.append(
             "By Wald's formula, as published. On counts Audit.equivalence takes the score test, "
-            "which has less power where cells are a few dozen: method='score' plans for it."
+            "which has less power than that where cells are small, 3 points with 20 expected and "
+            "17 with 6: plan for it with method='score'."
         )
     return notes

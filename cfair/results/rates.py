@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cfair.cohort import Cohort, require_comparison
+from cfair.disclosure import MASKED, count_column, is_masked, policy
 from cfair.errors import DataError
 from cfair.estimators.disparity import STATISTICS
 from cfair.frame import show_some
@@ -21,6 +22,7 @@ from cfair.inference.aggregate import AggregateIntervals
 from cfair.inference.equality import EqualityTest
 from cfair.inference.estimates import RateEstimates
 from cfair.options import check_level, check_option, is_number
+from cfair.results.calls import record_call
 from cfair.results.contrasts import (
     ADJUSTMENTS,
     OVERALL,
@@ -136,6 +138,11 @@ class RatesResult(Printed):
         return self.compared
 
     @property
+    def tested(self) -> tuple[str, ...]:
+        """Metrics whose equivalence is tested unless told otherwise."""
+        return self.compared
+
+    @property
     def plotted(self) -> tuple[str, ...]:
         """Metrics that plots show unless told otherwise."""
         return self.compared[:2]
@@ -223,9 +230,9 @@ class RatesResult(Printed):
         e, rows = self.estimates[k], self.rows[k]
         low, high = self.limits(e.metric)
         columns: dict[str, Any] = {
-            name: values[targets].astype(int) for name, values in self.counts.items()
+            name: count_column(values[targets]) for name, values in self.counts.items()
         }
-        columns["denominator"] = rows.denominator[targets].astype(int)
+        columns["denominator"] = count_column(rows.denominator[targets])
         columns["n_effective"] = np.where(np.isnan(e.estimate), np.nan, e.size)[targets]
         columns["estimate"] = e.estimate[targets]
         columns["se"] = e.se[targets]
@@ -240,6 +247,19 @@ class RatesResult(Printed):
     def to_frame(self) -> pd.DataFrame:
         """The rates by group as a tidy frame."""
         return self.rates
+
+    @property
+    def disclosure(self) -> str:
+        """What was masked, in a line; empty without ``suppress_below``."""
+        below = self.cohort.suppress_below
+        if below is None:
+            return ""
+        shown = dict(self.counts)  # of a single attribute the levels are the groups
+        if len(self.cohort.groups.attributes) == 1:
+            shown = {name: values[: self.cohort.groups.n_groups] for name, values in shown.items()}
+        size = len(next(iter(shown.values())))
+        rates = sum(note.startswith(MASKED) for r in self.rows for note in r.notes[:size])
+        return policy(below, shown, rates)
 
     # -- comparisons ----------------------------------------------------------------------------
 
@@ -343,7 +363,7 @@ class RatesResult(Printed):
         Parameters
         ----------
         metrics : str or sequence of str, optional
-            Those of `compared` by default. ``"sensitivity"`` and ``"specificity"`` are read as
+            Those of `tested` by default. ``"sensitivity"`` and ``"specificity"`` are read as
             ``"tpr"`` and ``"tnr"``.
         margin : (float, float) or mapping of metric to (float, float), optional
             Within what the contrast counts as no difference: to be chosen for the case, before the
@@ -371,7 +391,9 @@ class RatesResult(Printed):
             With frames ``pairs`` and ``overall``, and ``plot()``. A verdict is "equivalent", the
             interval inside the margin; "different", the interval wholly outside; "no power", when
             no split of these events between groups of these sizes would show equivalence; "not
-            enough data" otherwise; or "undefined".
+            enough data" otherwise; or "undefined". A pair is wrongly called equivalent in alpha of
+            studies at most, and wrongly different in alpha of them at either end of the margin,
+            together up to 2 alpha if the margin is narrow beside the standard error.
 
         Raises
         ------
@@ -386,8 +408,10 @@ class RatesResult(Printed):
         a sensitivity of 0.9, groups of 20 and 400 events and a true ratio at the margin, Wald says
         "equivalent" in 12% of studies instead of 5%, the score test in 5%.
 
-        With weights, clusters or models behind the rates there is no score test. Wald's then has
-        Student's quantile on Welch's degrees of freedom, from effective sizes or clusters.
+        With sampling weights the score test takes effective sizes for sizes. A group is tested
+        against all rows by its contrast to the other rows. With clusters or models behind the
+        rates there is no score test. Wald's then has Student's quantile on Welch's degrees of
+        freedom, from effective sizes or clusters.
 
         References
         ----------
@@ -416,7 +440,7 @@ class RatesResult(Printed):
         question = read_question(
             metrics,
             self.metrics,
-            self.compared,
+            self.tested,
             margin=margin,
             contrast=contrast,
             alpha=alpha,
@@ -425,15 +449,33 @@ class RatesResult(Printed):
         )
         compared = compared_groups(self.cohort.groups, attribute, reference)
         wanted = list(question.margins)
-        if attribute is not None or compared.names[-1] == OVERALL:
+        if attribute is not None or compared.to_all:
             self._require_margins(wanted)
         parts = []
         for metric in wanted:
             rows = self.rows[self.metrics.index(metric)]
             e = self.estimates_of(metric)
-            parts.append(pairs_of(e, rows.denominator, rows.notes, compared, question))
+            masked = is_masked(rows.denominator)
+            known = np.where(masked, 0.0, rows.denominator)
+            part = pairs_of(e, known, rows.notes, compared, question)
+            for name, of in zip(("n", "n_reference"), compared.pairs(), strict=True):
+                lost = masked[compared.positions[of]]
+                part[name] = count_column(np.where(lost, np.nan, part[name]))
+            parts.append(part)
         frame = pd.concat(parts, ignore_index=True)
-        return equivalence_result(self.cohort, frame, question, self._labels, self.about, compared)
+        found = equivalence_result(self.cohort, frame, question, self._labels, self.about, compared)
+        given = {
+            "metrics": metrics,
+            "margin": margin,
+            "contrast": contrast,
+            "reference": reference,
+            "attribute": attribute,
+            "alpha": alpha,
+            "method": method,
+            "adjust": adjust,
+        }
+        record_call(found, f"{self.call}.equivalence", type(self).equivalence, (self,), given)
+        return found
 
     def _require_margins(self, metrics: Sequence[str]) -> None:
         K = self.cohort.groups.n_groups
@@ -680,6 +722,75 @@ class RatesResult(Printed):
             level=self.level,
             about=self.about,
             sections=sections,
+            ax=ax,
+        )
+
+    def plot_forest(
+        self,
+        metrics: str | Sequence[str] | None = None,
+        *,
+        attributes: Sequence[str] | None = None,
+        intersections: bool = True,
+        reference: Any = OVERALL,
+        margin: tuple[float, float] | None = None,
+        contrast: str = "ratio",
+        ax: Any = None,
+    ) -> Any:
+        """Rates as in clinical papers: group, n and events, square and line, estimate (interval).
+
+        All rows come first, then the single attributes, then their intersections, each under a
+        heading. A group without a rate keeps its row, with a hollow mark and the reason.
+
+        Parameters
+        ----------
+        metrics : str or sequence of str, optional
+            Drawn one under the other on the same axis; those of `plotted` by default.
+        attributes : sequence of str, optional
+            Single attributes in the order wanted, which intersections follow; all by default.
+        intersections : bool, default True
+            Whether the intersectional groups are drawn below the single attributes.
+        reference : label, "overall" or None, default "overall"
+            Where the vertical line stands: at all rows together, or at an intersectional group.
+        margin : (float, float), optional
+            Drawn as a grey band around the reference, for instance (0.8, 1.25). Whether groups are
+            equivalent is not seen from it: see `equivalence`.
+        contrast : {"ratio", "difference"}, default "ratio"
+            What the margin is of, group to reference.
+        ax : matplotlib Axes, optional
+            Drawn into; a new figure by default.
+
+        Returns
+        -------
+        matplotlib Axes
+
+        Raises
+        ------
+        DataError
+            If there is no such attribute or reference, or single attributes have no rates.
+        ValueError
+            For a metric or margin that is not allowed.
+        """
+        from cfair.plotting import plot_clinical_forest
+        from cfair.results.forest import forest_rows
+
+        wanted = [metrics] if isinstance(metrics, str) else list(metrics or self.plotted)
+        rows = forest_rows(
+            self,
+            wanted,
+            attributes=attributes,
+            intersections=intersections,
+            reference=reference,
+            margin=margin,
+            contrast=contrast,
+        )
+        return plot_clinical_forest(
+            rows.frame,
+            rows.panels,
+            counts=rows.counts,
+            level=self.level,
+            about=self.about,
+            reference=rows.reference,
+            margin=rows.margin,
             ax=ax,
         )
 

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
+from cfair.disclosure import MASKED
 from cfair.errors import DataError
 from cfair.estimators.disparity import STATISTICS, disparities
 from cfair.inference.bootstrap import MIN_VALID, BootstrapInterval, bootstrap_interval
@@ -196,13 +197,16 @@ class ReplicatedResult(RatesResult):
         for metric in self.compared:
             limits = self._boot_limits(metric, kind, level)
             n_boot = self.boot.n_replicates
+            why = self.rows[self.metrics.index(metric)].notes[:K]
             notes = [
-                ""
+                said
+                if said.startswith(MASKED)
+                else ""
                 if np.isfinite(low)
                 else f"defined in {n} of {n_boot} replicates, fewer than {MIN_VALID}"
                 if n < MIN_VALID
                 else "all replicates are equal"
-                for low, n in zip(limits.low[:K], limits.n_valid[:K], strict=True)
+                for low, n, said in zip(limits.low[:K], limits.n_valid[:K], why, strict=True)
             ]
             parts.append(
                 pd.DataFrame(

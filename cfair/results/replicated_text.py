@@ -20,6 +20,7 @@ from cfair.results.report import (
     group_table,
     largest_gap_lines,
     margin_table,
+    rate_text,
     shown_groups,
 )
 
@@ -32,19 +33,24 @@ def replicate_facts(result: ReplicatedResult) -> list[tuple[str, str]]:
     compared = list(result.compared)
     folds = getattr(result, "folds", None)
     facts = []
+
+    def shown(draws: pd.DataFrame) -> pd.DataFrame:
+        masks = result.cohort.suppress_below is not None  # masked groups are in no replicate
+        return draws[compared].dropna(axis=1, how="all") if masks else draws[compared]
+
     if result.boot is not None:
         what = f"{result.boot.n_replicates:,} replicates"
-        facts.append(("bootstrap", _made(what, result.boot, result.boot_draws[compared])))
+        facts.append(("bootstrap", _made(what, result.boot, shown(result.boot_draws))))
     if result.null is not None:
         what = f"{result.null.n_replicates:,} permutations of the labels"
-        facts.append(("null", _made(what, result.null, result.null_draws[compared])))
+        facts.append(("null", _made(what, result.null, shown(result.null_draws))))
     random = facts or (folds is not None and folds.drawn)
     return [*facts, ("seed", str(result.seed))] if random else []
 
 
 def _made(what: str, draws: RateDraws, frame: pd.DataFrame) -> str:
     # two groups have no variance of their one difference, whatever the replicate
-    frame = frame.drop(columns="variance", level=1)
+    frame = frame.drop(columns="variance", level=1, errors="ignore")
     undefined = int(np.isnan(frame).any(axis=1).sum())
     parts = [f"{what} ({draws.method})"]
     if undefined:
@@ -73,12 +79,8 @@ def _cells(result: ReplicatedResult) -> Callable[[int], list[str]]:
 
     def of_target(target: int) -> list[str]:
         cells = [text.count(values[target]) for values in result.counts.values()]
-        for e in result.estimates:
-            if e.metric in limits:
-                low, high = limits[e.metric]
-                cells.append(text.estimate(e.estimate[target], low[target], high[target]))
-            else:
-                cells.append(text.number(e.estimate[target]))
+        for k, metric in enumerate(result.metrics):
+            cells.append(rate_text(result, k, target, limits.get(metric)))
         return cells
 
     return of_target

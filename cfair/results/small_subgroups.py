@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from cfair.disclosure import MASKED, small_masks
 from cfair.estimators.small_subgroup import SmallSubgroupSums
 from cfair.inference.influence import RateCovariance
 from cfair.inference.replicates import MIN_REPLICATES
@@ -18,7 +19,13 @@ from cfair.nuisance.membership import MembershipFit
 from cfair.nuisance.small_outcome import CallOutcome
 from cfair.results import text
 from cfair.results.replicated_text import difference_lines, rate_tables, replicate_facts
-from cfair.results.report import cluster_fact, cohort_facts, notes_lines, treatment_fact
+from cfair.results.report import (
+    cluster_fact,
+    cohort_facts,
+    disclosure_fact,
+    notes_lines,
+    treatment_fact,
+)
 from cfair.results.treated import INTERVAL_NAMES, TreatedResult
 
 Array = NDArray[np.float64]
@@ -138,14 +145,15 @@ class SmallSubgroupResult(TreatedResult):
         without treatment; the estimate is ``overall * among_errors / among_all``.
         """
         names = list(self.cohort.groups.names)
+        masked = [[note.startswith(MASKED) for note in r.notes[: len(names)]] for r in self.rows]
         parts = [
             pd.DataFrame(
                 {
                     "metric": metric,
                     "group": names,
                     "overall": self.sums.overall[m],
-                    "among_errors": self.sums.numerator[m],
-                    "among_all": self.sums.denominator[m],
+                    "among_errors": np.where(masked[m], np.nan, self.sums.numerator[m]),
+                    "among_all": np.where(masked[m], np.nan, self.sums.denominator[m]),
                 }
             )
             for m, metric in enumerate(self.compared)
@@ -170,6 +178,7 @@ class SmallSubgroupResult(TreatedResult):
         return [
             *cohort_facts(self.cohort),
             treatment_fact(self.cohort),
+            disclosure_fact(self),
             *self._model_facts(),
             *self._borrowing_facts(),
             ("intervals", self._intervals()),
@@ -194,6 +203,7 @@ class SmallSubgroupResult(TreatedResult):
         low, high = propensity.truncation
         limits = f"truncated to [{low:g}, {high:g}]"
         cut = int(np.count_nonzero(propensity.truncated))
+        told = text.count(float(small_masks(cut, self.cohort.suppress_below)))
         call = f"{self.cohort.treatment_name}, without and with S"
         m = self.membership_model
         change = (
@@ -204,7 +214,7 @@ class SmallSubgroupResult(TreatedResult):
         how = "drawn" if self.folds.drawn else "given"
         note = f", {self.folds.note}" if self.folds.note else ""
         return [
-            ("propensity", f"{propensity.text};  {cut:,} rows {limits}"),
+            ("propensity", f"{propensity.text};  {told} rows {limits}"),
             (
                 "outcome model",
                 f"{self.outcome_model.text}, and {call};  fitted on all rows, with treatment set "
