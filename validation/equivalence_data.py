@@ -88,6 +88,38 @@ def sizes() -> Iterator[dict[str, object]]:
                         }  # fmt: skip
 
 
+#: What is simulated.
+KINDS = ("cFPR by IPW", "FPR, weights", "FPR, clusters")
+#: Rows of a cluster, and the correlation of two of them.
+CLUSTER, ICC = 30, 0.05
+
+
+def clustered(
+    n: int, share: float, rates: tuple[float, float], rng: np.random.Generator
+) -> pd.DataFrame:
+    """Rows in clusters, each of which is in one group; of the group at least four.
+
+    Parameters
+    ----------
+    n, share, rates, rng
+        As for `simulated`.
+
+    Returns
+    -------
+    pandas.DataFrame
+    """
+    few = max(4, round(n * share / CLUSTER))
+    frames = []
+    for group, clusters in ((1, few), (0, max(4, round(n * (1 - share) / CLUSTER)))):
+        rate = rates[1 - group]
+        own = rng.beta(rate * (1 - ICC) / ICC, (1 - rate) * (1 - ICC) / ICC, clusters)
+        y0 = (rng.random(clusters * CLUSTER) < 0.25).astype(int)
+        s = rng.random(len(y0)) < np.where(y0 == 1, 0.7, np.repeat(own, CLUSTER))
+        code = 10_000 * group + np.repeat(np.arange(clusters), CLUSTER)
+        frames.append(pd.DataFrame({"g": group, "y0": y0, "s": s.astype(int), "c": code}))
+    return pd.concat(frames, ignore_index=True)
+
+
 def simulated(
     n: int, share: float, rates: tuple[float, float], datasets: int, rng: np.random.Generator
 ) -> dict[str, float]:
@@ -109,7 +141,7 @@ def simulated(
     dict
         Shares of "equivalent", by kind of rate.
     """
-    said: dict[str, list[bool]] = {"cFPR by IPW": [], "FPR, weights": [], "FPR, clusters of 5": []}
+    said: dict[str, list[bool]] = {kind: [] for kind in KINDS}
     margin = (0.8, 1.25)
     for _ in range(datasets):
         group = (rng.random(n) < share).astype(int)
@@ -119,8 +151,8 @@ def simulated(
         d = (rng.random(n) < expit(-0.5 + 0.5 * x + 0.7 * s)).astype(int)
         y = y0 * (1 - d * (rng.random(n) < 0.6))
         data = pd.DataFrame({"g": group, "x": x, "y": y, "y0": y0, "s": s, "d": d})
-        data["w"] = np.exp(rng.normal(0, 0.5, n))
-        data["c"] = np.arange(n) // 5
+        data["w"] = np.exp(rng.normal(0, 1, n))  # Kish's size is 37% of the rows
+        within = clustered(n, share, rates, rng)
         common = {"prediction": "s", "groups": "g"}
         verdicts = {
             "cFPR by IPW": cfair.Audit(data, outcome="y", **common)
@@ -129,9 +161,9 @@ def simulated(
             "FPR, weights": cfair.Audit(data, outcome="y0", weights="w", **common).equivalence(
                 "fpr", margin=margin, reference=0
             ),
-            "FPR, clusters of 5": cfair.Audit(
-                data, outcome="y0", cluster="c", **common
-            ).equivalence("fpr", margin=margin, reference=0),
+            "FPR, clusters": cfair.Audit(within, outcome="y0", cluster="c", **common).equivalence(
+                "fpr", margin=margin, reference=0
+            ),
         }
         for kind, result in verdicts.items():
             said[kind].append(result.pairs["verdict"].iloc[0] == "equivalent")
@@ -200,12 +232,15 @@ def report(datasets: int, seed: int) -> str:
     error = np.sqrt(ALPHA * (1 - ALPHA) / datasets)
     lines += [
         "",
-        "## Weights, clusters, counterfactual rates: Wald, Student's quantile",
+        "## Weights, clusters, counterfactual rates",
         "",
         f"{datasets:,} data sets a row; the standard error of a share of 5% is {100 * error:.1f} "
-        "points. The ratio of the rates is 1.25, the upper end of the margin.",
+        "points. The ratio of the rates is 1.25, the upper end of the margin. Counterfactual and "
+        "clustered rates have Wald's test with Student's quantile, weighted ones (log-normal "
+        "weights, sd 1) the score test on effective sizes. Clusters are within groups, of "
+        f"{CLUSTER} rows with a correlation of {ICC:g}; the group has four or more.",
         "",
-        "| rows | share of the group | rates | cFPR by IPW | FPR, weights | FPR, clusters of 5 |",
+        "| rows | share of the group | rates | cFPR by IPW | FPR, weights | FPR, clusters |",
         "|---|---|---|---|---|---|",
     ]
     rng = np.random.default_rng(seed)

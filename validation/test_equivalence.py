@@ -34,9 +34,10 @@ def test_the_size_of_the_score_test_is_near_alpha(contrast, margin):
 
 
 def test_weighted_clustered_and_counterfactual_rates():
-    datasets = 150
+    datasets = 300
     with quiet():
         found = simulated(1500, 0.3, (0.625, 0.5), datasets, np.random.default_rng(3))
-    most = ALPHA + 0.01 + 4 * np.sqrt(ALPHA * (1 - ALPHA) / datasets)
+    # three Monte Carlo errors: a size of 10% is found out
+    most = ALPHA + 3 * np.sqrt(ALPHA * (1 - ALPHA) / datasets)
     for kind, share in found.items():
         check("size with weights and models", share <= most, f"{kind}: {share:.3f}")
