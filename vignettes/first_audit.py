@@ -220,7 +220,7 @@ table.set_index(["sex", "race"])[["cfpr_true", "cfpr", "fpr", "cfnr_true", "cfnr
 # > (Wastvedt et al. 2023), with sex, race and their interaction, risk score, age and systolic blood
 # > pressure in the propensity model; 95% intervals are from influence functions (Wilson on the
 # > effective size). After weighting, all standardized mean differences were below 0.02 and the
-# > effective size was 69% to 93% of the untreated in every group. Counterfactual false positive rates
+# > effective size was 70% to 93% of the untreated in every group. Counterfactual false positive rates
 # > differed between groups (Wald $\chi^2_5$ = 38.6, p < .001): 0.31 (0.26 to 0.36) in Black women
 # > and 0.14 (0.11 to 0.19) in White men, a difference of 0.16 (0.09 to 0.23; Holm-adjusted p < .001). We
 # > found no evidence that counterfactual false negative rates differ (p = .41; average difference 0.05,

@@ -109,7 +109,7 @@ table = pd.DataFrame(
 )
 table.round(3)
 
-# %% alt="False positive rates of four groups. Observed: privately insured women 0.18, publicly insured women 0.42, privately insured men 0.16, publicly insured men 0.56. With everybody in each group: 0.19, 0.29, 0.33 and 0.44, all intervals on the true values. Privately insured men move from the lowest rate to the second highest."
+# %% alt="False positive rates of four groups. Observed: privately insured women 0.18, publicly insured women 0.42, privately insured men 0.16, publicly insured men 0.56. With everybody in each group: 0.19, 0.30, 0.33 and 0.44, all intervals on the true values. Privately insured men move from the lowest rate to the second highest."
 rows = np.arange(4)[::-1]
 fig, ax = plt.subplots(figsize=(7, 3.4))
 for source, metric, label, color, shift in (
@@ -224,7 +224,7 @@ fig.tight_layout()
 # of the maximum runs from 0.06 to 0.14. Yet $u(0.1) = 0$. To exceed null draws by more than 0.1, the
 # observed value has to be *above* 0.1 by the size of a null draw, and the gap is 0.10. The FNR gap of 0.06 could
 # not do it with any amount of data. So $u(\delta)$ near zero means "no gap beyond chance by $\delta$", and
-# for $\delta$ = 0.1 that leaves room for one more false alarm in every eleven members. The variance of the
+# for $\delta$ = 0.1 that leaves room for one more false alarm in every ten members without the event. The variance of the
 # differences, of the order of $\delta^2$, needs a threshold of its own; `u_delta` is squared for it.
 #
 # A published example: in figure 3 of the Fairlogue preprint ([arXiv:2604.04858](https://arxiv.org/abs/2604.04858))

@@ -110,7 +110,7 @@ margin = {
 }
 for metric, (low, high) in margin.items():
     print(f"{metric}: ratio from {low:.3f} to {high:.3f}")
-print(cfair.margin_in_patients(margin["sensitivity"], rate=0.85))
+print(cfair.margin_in_patients(margin["sensitivity"], rate=0.85)[2])
 
 # %% [markdown]
 # The upper end is the inverse of the lower, so that it does not matter which group is the reference. The

@@ -190,7 +190,7 @@ table.round(2)
 
 # %% [markdown]
 # Weighting is unbiased, up to the noise of 24 cohorts, and so scattered in the small groups that it is of
-# little use. The small-subgroup estimates scatter a third as much. Where the groups are as the
+# little use. The small-subgroup estimates scatter half as much, or less. Where the groups are as the
 # others, in the Asian, Black and White patients, they are simply better. Where a group differs, they are
 # pulled: half or more of the true difference to the overall rate is gone. Even so the root mean squared error
 # (RMSE) is smaller than that of weighting.
@@ -203,7 +203,8 @@ table.round(2)
 # the last column. For the groups in question it is far below 0.95, and it gets *worse* with more data,
 # since $s$ shrinks and $b$ stays. A smaller RMSE and wrong intervals: so the estimate is a good guess, and
 # no evidence that the group is like the others. **It can miss the very inequity that the audit is for.**
-# The pull goes one way, so a difference that it does find does not come from the pull.
+# A difference that it does find is more likely too small than too large, as long as the models hold; a
+# wrong outcome model, without the group, can also make one up.
 
 # %% [markdown]
 # ## When the result objects
