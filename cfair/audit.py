@@ -7,8 +7,9 @@ from functools import cached_property, partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from cfair.cohort import Cohort, declare, make_cohort
-from cfair.disclosure import check_below
+from cfair.cohort import Cohort, declare, make_cohort, rounded_cohort
+from cfair.disclosure import check_base, check_below
+from cfair.errors import DataError
 from cfair.roles import Declared, Roles
 
 if TYPE_CHECKING:
@@ -56,14 +57,14 @@ class Audit:
         clusters or weights; its rows are collected when an analysis needs them.
     outcome : name or array
         The event under study: 0/1, True/False, or anything with `outcome_event`.
+    groups : name, or sequence of names or arrays
+        The protected attributes, one or more; they are crossed.
     score : name or array, optional
         The risk score under audit, real, in [0, 1]; needs `cutoff`.
     cutoff : float, optional
         The call is S = 1 if ``score >= cutoff``; a score at the cutoff counts as positive.
     prediction : name or array, optional
         A ready 0/1 call in place of the cutoff.
-    groups : name, or sequence of names or arrays
-        The protected attributes, one or more; they are crossed.
     treatment : name or array, optional
         Treatment, 0/1 or True/False, or anything with `treatment_event`. The left side of a
         propensity formula may name it instead.
@@ -90,7 +91,15 @@ class Audit:
         11 is the rule of CMS, 20 that of All of Us. A count of 0 is shown. By default nothing is
         masked. See `cfair.disclosure` for what is protected. Results whose rows differ, because a
         formula has missing values, are not protected against each other; and patients behind
-        `cohort`, propensities and other values by row are for the analyst only.
+        `cohort`, propensities, other values by row, and pickles, which hold them, are for the
+        analyst only.
+    round_counts_to : int, optional
+        Disclosure control: rows by group, outcome and call are rounded to multiples of it, 5 or 10
+        say, and all results are computed from these counts, so that whoever has them all knows no
+        count more closely than to half of it, while sums agree with their parts. Rates shift a
+        little, those of small groups more. Only for what needs counts: `observed`, `interaction`,
+        `equivalence`, `representation` and their report; other verbs refuse, and so do weights and
+        clusters. With `suppress_below`, rounded counts below that are masked.
 
     Raises
     ------
@@ -126,6 +135,7 @@ class Audit:
         min_group_size: int | None = None,
         small_groups: str = "warn",
         suppress_below: int | None = None,
+        round_counts_to: int | None = None,
     ) -> None:
         self._counted: Declared = declare(
             data,
@@ -144,17 +154,26 @@ class Audit:
                 min_group_size=min_group_size,
                 small_groups=small_groups,
                 suppress_below=check_below(suppress_below),
+                round_counts_to=check_base(round_counts_to),
             ),
             count=True,
         )
 
     @cached_property
     def _declared(self) -> Declared:
+        base = self._counted.roles.round_counts_to
+        if base is not None:
+            raise DataError(
+                f"this analysis needs the rows, and with round_counts_to={base} there are only "
+                "rounded counts: observed, interaction, equivalence and representation work. For "
+                "others make an Audit with suppress_below= in its place."
+            )
         return self._counted.in_rows()
 
     def _counts(self) -> Cohort:
         """What verbs need that can do with counts by outcome, call and group."""
-        return make_cohort(self._counted)
+        cohort, base = make_cohort(self._counted), self._counted.roles.round_counts_to
+        return cohort if base is None else rounded_cohort(cohort, base)
 
     def cohort(self, columns: Sequence[str] = ()) -> Cohort:
         """The rows of an analysis as checked arrays.
@@ -167,6 +186,16 @@ class Audit:
         Returns
         -------
         Cohort
+
+        Examples
+        --------
+        >>> import cfair
+        >>> audit = cfair.Audit(
+        ...     cfair.load_cohort(), outcome="readmitted", score="risk", cutoff=0.5, groups="sex",
+        ...     missing="drop",
+        ... )
+        >>> audit.cohort().n_used, audit.cohort(["bmi"]).n_used
+        (5000, 4962)
         """
         return make_cohort(self._declared, columns)
 
@@ -1088,6 +1117,7 @@ class Audit:
         guideline: str | None = None,
         date: str | None = None,
         overwrite: bool = True,
+        covariates: Sequence[str] | None = None,
     ) -> Path:
         """Write results as one page of HTML that needs nothing beside itself.
 
@@ -1102,8 +1132,9 @@ class Audit:
             Ending in .html; its folder is made if it is not there.
         *results : results of this audit
             Of `counterfactual`, `small_subgroups`, `group_intervention`, `performance`,
-            `interaction`, `equivalence`, `observed` and `representation`, in any number (the last
-            two once).
+            `interaction`, `equivalence`, `table_one`, `observed` and `representation`, in any
+            number (the last two once); or what `cfair.fit_and_audit` returns, in a report of its
+            ``audit``.
         title : str, optional
             By default it names the call, the event and the attributes.
         question : str, optional
@@ -1115,6 +1146,9 @@ class Audit:
             Printed under the title. Without it the same data and seed give the same bytes.
         overwrite : bool, default True
             Whether a file of this name is replaced.
+        covariates : sequence of str, optional
+            Columns of Table 1; by default those with a role and those in the models of `results`,
+            unless the table is counted in its engine or rounded.
 
         Returns
         -------
@@ -1152,19 +1186,41 @@ class Audit:
         from cfair.report import write_report
         from cfair.results.calls import declaration_text
 
-        level = next((r.level for r in results if hasattr(r, "rates")), 0.95)
+        for k, result in enumerate(results, start=1):
+            if getattr(result, "audit", self) is not self:
+                raise DataError(
+                    f"result {k} is of another audit, that of its held-out rows. Write "
+                    "result.audit.report(path, result)."
+                )
+        level = next((r.level for r in results if hasattr(r, "level")), 0.95)
+        in_rows = self._counted.repeats is None and self._counted.roles.round_counts_to is None
         return write_report(
             path,
             results,
             declaration=declaration_text(self._counted.roles),
             observe=partial(self.observed, level=level),
             represent=partial(self.representation, level=level),
+            describe=partial(self._tables_one, covariates) if in_rows or covariates else None,
             title=title,
             question=question,
             guideline=guideline,
             date=date,
             overwrite=overwrite,
         )
+
+    def _tables_one(
+        self, covariates: Sequence[str] | None, used: Sequence[str]
+    ) -> list[TableOneResult]:
+        """Table 1 by group, or by each attribute where there are too many groups for a page."""
+        declared = self._declared
+        aside = [a.name for a in declared.attributes]
+        roles = [name for name in declared.by_name if name not in aside]
+        known = [n for n in used if n not in aside and n in map(str, declared.table.names)]
+        wanted = covariates or list(dict.fromkeys([*roles, *known]))
+        if self.cohort().groups.n_groups <= 8:
+            return [self.table_one(wanted)]
+        few = [a for a in declared.attributes if len(a.levels) <= 8]
+        return [self.table_one(wanted, by=a.name) for a in few]
 
     @_recorded
     def table_one(
@@ -1241,7 +1297,7 @@ class Audit:
         declared = self._counted
         cohort = self._counts()
         groups = cohort.groups
-        rows = "" if cohort.dropped.masked else f", {declared.n_rows:,} rows"
+        rows = "" if cohort.dropped.masked else f", {cohort.n_read:,} rows"
         assert declared.outcome is not None
         text = (
             f"Audit of {declared.rule} for {declared.outcome.name}, by "

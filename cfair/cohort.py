@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from cfair.columns import Binary, Score, check_some_weight
 from cfair.counting import declare_counted, is_counted
-from cfair.disclosure import Protection, is_masked, protect, small_masks
+from cfair.disclosure import Protection, is_masked, protect, quiet, rounded, small_masks
 from cfair.errors import CutoffWarning, DataError, SmallGroupWarning, warn
 from cfair.frame import show_some
 from cfair.groups import Groups, cross
@@ -78,8 +78,8 @@ class Dropped:
         >>> Dropped(45, {"bmi": 38, "age": 9}, {}, {"F & Other": 2}).sentence()
         '45 dropped: bmi missing (38), age missing (9); small group F & Other (2)'
         """
-        if self.n == 0:
-            return "none dropped"
+        if self.n == 0 and not self.by_column and not self.small_groups:
+            return "none dropped"  # and not few, rounded to none
         # with the total and all parts but one, the last would be known
         alone = (len(self.by_column) == 1 and not self.small_groups) or self.masked
         columns = [f"{k} missing" + ("" if alone else f" ({v})") for k, v in self.by_column.items()]
@@ -135,6 +135,9 @@ class Cohort:
         By attribute, the level that its missing values are, where they are one.
     suppress_below : int, optional
         Counts from 1 to one less are masked, and what would reveal them; see `protection`.
+    round_counts_to : int, optional
+        An entry is a combination of group, outcome and call, and its rows are rounded to a multiple
+        of it; see `rounded_cohort`.
     """
 
     y: NDArray[np.int8]
@@ -163,6 +166,7 @@ class Cohort:
     repeats: NDArray[np.int64] | None = None
     missing_levels: dict[str, str] = field(default_factory=dict)
     suppress_below: int | None = None
+    round_counts_to: int | None = None
 
     @cached_property
     def protection(self) -> Protection | None:
@@ -184,6 +188,11 @@ class Cohort:
         cells = np.bincount(cell, self.repeats, 8 * self.groups.n_groups)
         whole = cells.reshape(-1, 2, 2, 2).astype(np.float64)
         return self.protection.with_treatment(whole, self.partitions)
+
+    @property
+    def controlled(self) -> bool:
+        """Whether counts are masked or rounded."""
+        return self.suppress_below is not None or self.round_counts_to is not None
 
     @property
     def partitions(self) -> list[NDArray[np.float64]]:
@@ -261,12 +270,17 @@ def declare(data: Any, roles: Roles, *, count: bool = False) -> Declared:
     count : bool, default False
         Whether a lazy table may be counted in its own engine; `Declared.in_rows` has its rows.
     """
+    if roles.round_counts_to is not None and not (roles.cluster is roles.weights is None):
+        raise DataError(
+            "round_counts_to= rounds counts, and weighted or clustered rates are of rows. Leave "
+            "weights= and cluster= out, or take suppress_below=."
+        )
     counted = count and is_counted(data, roles)
     declared = declare_counted(data, roles) if counted else read_declaration(data, roles)
     rows = _select_rows(declared, {})
     _warn_of_small_groups(rows.small, roles)
     side = _one_side(declared, rows.keep)
-    if side:
+    if side and roles.warn_one_call:
         ask = " Is the cutoff on the scale of the score?" if roles.prediction is None else ""
         warn(f"{side}{ask}", CutoffWarning)
     return replace(declared, warned=frozenset(rows.small))
@@ -308,6 +322,61 @@ def make_cohort(
     new = {name: n for name, n in rows.small.items() if name not in declared.warned}
     _warn_of_small_groups(new, declared.roles)
     return _assemble(declared, declared.outcome, rows, wanted)
+
+
+def rounded_cohort(cohort: Cohort, base: int) -> Cohort:
+    """The cohort as counts by group, outcome and call, each rounded to a multiple of a base.
+
+    Sums of rounded counts agree with each other, and no figure of this cohort tells more than they
+    do: of every combination the rows are known within half a base.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        Without weights and clusters.
+    base : int
+
+    Returns
+    -------
+    Cohort
+
+    Raises
+    ------
+    DataError
+        If nothing is left.
+    """
+    groups, gone = cohort.groups, cohort.dropped
+    cell = groups.codes * 4 + cohort.y.astype(np.intp) * 2 + cohort.s
+    n = rounded(np.bincount(cell, cohort.repeats, 4 * groups.n_groups), base)
+    cells = np.flatnonzero(n)
+    if not len(cells):
+        raise DataError(
+            f"round_counts_to={base}: every count of group, outcome and call is rounded to 0. "
+            "Use fewer attributes, or a smaller base."
+        )
+    named = {k: int(rounded(v, base)) for k, v in gone.by_column.items()}
+    by_group = {k: int(rounded(v, base)) for k, v in gone.by_group.items()}
+    small = {k: int(rounded(v, base)) for k, v in gone.small_groups.items()}
+    dropped = replace(
+        gone, n=int(rounded(gone.n, base)), by_column=named, by_group=by_group, small_groups=small
+    )
+    kept = replace(groups, codes=cells // 4, repeats=n[cells])
+    return replace(
+        cohort,
+        y=(cells // 2 % 2).astype(np.int8),
+        s=(cells % 2).astype(np.int8),
+        d=None,
+        score=None,
+        groups=kept,
+        data=kept.row_frame(),
+        index=pd.RangeIndex(len(cells)),
+        rows=np.arange(len(cells)),
+        n_read=int(n.sum()) + dropped.n,
+        dropped=dropped,
+        notes=tuple(quiet(note, base) for note in cohort.notes),
+        repeats=n[cells],
+        round_counts_to=base,
+    )
 
 
 def build_cohort(

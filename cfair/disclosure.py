@@ -12,6 +12,7 @@ Pure functions of integer arrays, but for the words at the end.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -65,6 +66,62 @@ def check_below(value: Any, name: str = "suppress_below") -> int | None:
             f"or None, not {value!r}."
         )
     return int(value)
+
+
+def check_base(value: Any, name: str = "round_counts_to") -> int | None:
+    """Check the base that counts are rounded to.
+
+    Parameters
+    ----------
+    value : int or None
+    name : str
+
+    Returns
+    -------
+    int or None
+
+    Raises
+    ------
+    ValueError
+
+    Examples
+    --------
+    >>> check_base(5)
+    5
+    """
+    if value is None:
+        return None
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
+    if not whole or value < 2:
+        raise ValueError(
+            f"{name} must be a whole number of rows from 2 on, such as 5 or 10, or None, not "
+            f"{value!r}."
+        )
+    return int(value)
+
+
+def rounded(counts: Any, base: int) -> NDArray[np.int64]:
+    """Counts as the nearest multiples of a base, a half upwards.
+
+    Examples
+    --------
+    >>> rounded([0, 2, 3, 13], 5)
+    array([ 0,  0,  5, 15])
+    """
+    return np.asarray(np.floor(np.asarray(counts) / base + 0.5) * base, dtype=np.int64)
+
+
+def rounding(base: int | None, by: str = "group, outcome and call") -> str:
+    """How counts were rounded, in a line; empty if they were not.
+
+    Examples
+    --------
+    >>> rounding(5)
+    'rows by group, outcome and call rounded to multiples of 5; all figures are of these counts'
+    """
+    if base is None:
+        return ""
+    return f"rows by {by} rounded to multiples of {base}; all figures are of these counts"
 
 
 def release(
@@ -250,7 +307,12 @@ class Protection:
             values = _vectors(membership, whole[None]) @ self.cells.ravel()
         return written(values, self.masks(membership, kind), self.below)
 
-    def with_treatment(self, cells: Array, partitions: Sequence[Array]) -> Protection:
+    def with_treatment(
+        self,
+        cells: Array,
+        partitions: Sequence[Array],
+        wanted: Sequence[tuple[Array, Array]] | None = None,
+    ) -> Protection:
         """Let counts of the untreated be shown beside what is shown already.
 
         Parameters
@@ -259,6 +321,9 @@ class Protection:
             Rows by group, outcome, call and treatment.
         partitions : sequence of (m, K) arrays
             As in `protect`.
+        wanted : sequence of ((m, K) array, (2, 2) array), optional
+            Which sets of groups, and which cells of outcome and call, if these are all that is to
+            be shown; the first come first. All partitions and kinds by default.
 
         Returns
         -------
@@ -266,16 +331,21 @@ class Protection:
         """
         filled = np.flatnonzero(cells)
         # the sum over treatment of what is known
-        known = np.zeros((len(self.span), *self.cells.shape))
-        known.reshape(len(self.span), -1)[:, self._filled] = self.span
-        known = np.repeat(known[..., None], 2, axis=-1).reshape(len(self.span), -1)[:, filled]
+        known = np.zeros((len(self.span), self.cells.size))
+        known[:, self._filled] = self.span
+        known = np.repeat(known, 2, axis=1)[:, filled]
         known = np.linalg.qr(known.T)[0].T if len(known) else known
-        old = np.zeros((len(self.sensitive), *self.cells.shape))
-        old.reshape(len(self.sensitive), -1)[:, self._filled] = self.sensitive
-        old = np.repeat(old[..., None], 2, axis=-1).reshape(len(self.sensitive), -1)[:, filled]
+        old = np.zeros((len(self.sensitive), self.cells.size))
+        old[:, self._filled] = self.sensitive
+        old = np.repeat(old, 2, axis=1)[:, filled]
         arms = [np.stack([k * (d == 0), k * (d == 1)], -1) for d in (0, 1) for k in _SUBSETS]
         half = len(_SUBSETS)
-        candidates = _ordered(cells, partitions, np.array(arms[:half]))[:, filled]
+        if wanted is None:
+            candidates = _ordered(cells, partitions, np.array(arms[:half]))[:, filled]
+        else:
+            none = np.zeros((2, 2))
+            each = [_vectors(m, np.stack([kind, none], -1)[None]) for m, kind in wanted]
+            candidates = np.vstack(each)[:, filled]
         sensitive = _sensitive(cells, partitions, np.array(arms), self.below)[:, filled]
         sensitive = np.unique(np.vstack([old, sensitive]), axis=0)
         return Protection(self.below, cells, release(candidates, sensitive, known), sensitive)
@@ -483,6 +553,27 @@ def why_rate_masked(mask: int, below: int) -> str:
     'masked: rests on a count below 11, or would reveal one'
     """
     return f"{MASKED}rests on a count below {below}, or would reveal one" if mask else ""
+
+
+#: Numbers of rows in a sentence, which no table of counts answers for.
+_TOLD = re.compile(
+    r"(?<!fewer than )(?<![\w.=/-])\d[\d,]*(?: of \d[\d,]*)?"
+    r"(?= (?:more )?(?:(?:un)?treated|(?:external )?rows?|(?:non-)?events?|patients?)\b)"
+)
+
+
+_EVERY = re.compile(r"\ball \d[\d,]* (?=rows\b)")
+
+
+def quiet(note: str, below: int | None) -> str:
+    """A note without its numbers of rows, where counts are masked.
+
+    Examples
+    --------
+    >>> quiet("F & Other (7 untreated count as 3.2); fewer than 20 events", 11)
+    'F & Other (some untreated count as 3.2); fewer than 20 events'
+    """
+    return note if below is None else _TOLD.sub("some", _EVERY.sub("all ", note))
 
 
 def policy(below: int, counts: Mapping[str, Array], rates: int = 0) -> str:

@@ -71,6 +71,7 @@ class Table:
     def column(self, name: Any, what: str = "column") -> pd.Series:
         """One column, in a plain form, on the table's index."""
         position = self.position(name, what)
+        refuse_half_characters([str(self.names[position])], "the column name")
         if isinstance(self.source, pd.DataFrame):
             series = self.source.iloc[:, position]
         else:
@@ -212,6 +213,16 @@ def plain_column(series: pd.Series) -> pd.Series:
     return _plain_objects(series) if dtype == np.dtype(object) else series
 
 
+def refuse_half_characters(texts: Iterable[Any], what: str) -> None:
+    """Refuse halves of surrogate pairs, which no file and no text column can hold."""
+    half = [t for t in texts if isinstance(t, str) and any("\ud800" <= c <= "\udfff" for c in t)]
+    if half:
+        raise DataError(
+            f"{what} {half[0]!a} holds half of a surrogate pair, which is no character. "
+            "Decode the file as what it is, or rename it."
+        )
+
+
 def is_name(value: Any) -> bool:
     """Whether a role is given by name: text, or a whole number as pandas may use for columns."""
     return isinstance(value, (str, int, np.integer)) and not isinstance(value, bool)
@@ -273,7 +284,8 @@ def _frame_of_mapping(data: Mapping[Any, Any]) -> pd.DataFrame:
         name: values.set_axis(index) if isinstance(values, pd.Series) else pd.Series(values, index)
         for name, values in columns.items()
     }
-    return pd.DataFrame(parts, index=index)
+    frame = pd.DataFrame(dict(enumerate(parts.values())), index=index)
+    return frame.set_axis(pd.Index(list(parts), dtype=object, tupleize_cols=False), axis=1)
 
 
 def lazy_frame(data: Any) -> Any:
@@ -434,7 +446,10 @@ def _plain_objects(series: pd.Series) -> pd.Series:
             kind = "floating"
     if kind in {"floating", "mixed-integer-float", "decimal", "empty"}:
         values = np.full(len(series), np.nan)
-        values[~missing] = [float(value) for value in series.to_numpy()[~missing]]
+        try:
+            values[~missing] = [float(value) for value in series.to_numpy()[~missing]]
+        except (OverflowError, ValueError):  # beyond any float, or a signalling Decimal NaN
+            return series
         return pd.Series(values, index=series.index, name=series.name)
     return series
 

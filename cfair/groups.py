@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cfair.errors import DataError
-from cfair.frame import plain_column, show_some
+from cfair.frame import plain_column, refuse_half_characters, show_some
 
 MAX_GROUPS = 2000
 
@@ -102,10 +102,12 @@ def factor(series: pd.Series, name: str | None = None) -> Factor:
     ((9.0, 10.0), [1, 0, -1, 1])
     """
     name = str(series.name if name is None else name)
+    refuse_half_characters([name], "the column name")
     series = plain_column(series)
     if isinstance(series.dtype, pd.CategoricalDtype):
         codes = series.cat.codes.to_numpy().astype(np.intp)
         levels = tuple(_python_value(v) for v in series.cat.categories)
+        refuse_half_characters(levels, f"column {name!r}: the label")
         return Factor(name, levels, codes).take(slice(None))  # type: ignore[arg-type]
     _refuse_equal_values_of_two_types(series, name)
     try:
@@ -117,6 +119,7 @@ def factor(series: pd.Series, name: str | None = None) -> Factor:
             f"Give it one label per row."
         ) from error
     values = [_python_value(v) for v in uniques]
+    refuse_half_characters(values, f"column {name!r}: the label")
     order = _sorted_positions(values)
     rank = np.empty(len(order) + 1, dtype=np.intp)
     rank[order] = np.arange(len(order))

@@ -60,8 +60,12 @@ class Roles:
         What happens to groups below `min_group_size`.
     both_outcomes : bool
         Whether an outcome with one value is refused.
+    warn_one_call : bool
+        Whether a call that is the same in all rows is warned of.
     suppress_below : int, optional
         Counts from 1 to one less are masked in all results.
+    round_counts_to : int, optional
+        All results are of counts that were rounded to multiples of it.
     """
 
     outcome: Any = None
@@ -78,7 +82,9 @@ class Roles:
     min_group_size: int | None = None
     small_groups: str = "warn"
     both_outcomes: bool = True
+    warn_one_call: bool = True
     suppress_below: int | None = None
+    round_counts_to: int | None = None
 
     def __post_init__(self) -> None:
         check_option("missing", self.missing, ("raise", "drop", "level"))

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 
 from cfair.analyses import counterfactual as analysis
+
+# A deadline in milliseconds tells how busy the machine is, not whether a property holds.
+settings.register_profile("cfair", deadline=None)
+settings.load_profile("cfair")
 
 
 @pytest.fixture

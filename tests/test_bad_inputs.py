@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 import warnings
+from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
+from io import StringIO
 from pathlib import Path
 
 import bad_inputs as bad
@@ -10,8 +14,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.formula.api as smf
+from test_fuzz import silent
 
 import cfair
+from cfair import metrics
+from cfair.cli import main as command
 from cfair.errors import (
     CfairWarning,
     CutoffWarning,
@@ -23,6 +30,7 @@ from cfair.errors import (
     SeparationWarning,
     SmallGroupWarning,
 )
+from cfair.faircfint import analysis_estimation
 
 ROLES = {"outcome": "y", "score": "s", "cutoff": 0.5, "groups": ["sex", "race"]}
 FORMULA = "d ~ sex * race + s + age"
@@ -565,3 +573,274 @@ def test_a_warning_points_to_the_line_of_the_caller(call, category):
         assert w.filename == __file__
         line = Path(__file__).read_text().splitlines()[w.lineno - 1]
         assert "cfair.Audit(" in line or ".counterfactual(" in line
+
+
+# -- every input at every entry --------------------------------------------------------------------
+# What an entry is asked of the same table; a refusal is a DataError, or status 2 of the command.
+
+
+def by_verb(name, **options):
+    def call(table, changes):
+        result = getattr(audit(table, treatment="d", **changes), name)(**options)
+        str(result)
+        return result
+
+    return call
+
+
+def by_metric(function, column):
+    def call(table, changes):
+        t = pd.DataFrame(table) if isinstance(table, dict) else to_pandas(table)
+        groups = changes.get("groups", ["sex", "race"])
+        call = t["s"] >= 0.5 if column == "call" else t["s"]
+        missing = changes.get("missing", "raise")
+        return function(t["y"], call, sensitive_features=t[groups], missing=missing)
+
+    return call
+
+
+def to_pandas(table):
+    return table if isinstance(table, pd.DataFrame) else table.to_pandas()
+
+
+def by_representation(table, changes):
+    result = cfair.representation_of(
+        table,
+        changes.get("groups", ["sex", "race"]),
+        outcome="y",
+        outcome_event=changes.get("outcome_event"),
+        missing=changes.get("missing", "raise"),
+    )
+    str(result)
+    return result
+
+
+def by_fit(table, changes):
+    given = {"groups": ["sex", "race"], "outcome": "y", **changes}
+    result = cfair.fit_and_audit(table, features=["age"], cutoff=0.4, **given)
+    str(result)
+    return result
+
+
+def by_r(table, changes):
+    t = to_pandas(table)
+    if changes.get("missing") == "drop":
+        t = t.dropna()
+    if "outcome_event" in changes:
+        t = t.assign(y=(t["y"] == changes["outcome_event"]).astype(int))
+    names = {"sex": "A1", "race": "A2", "y": "Y", "d": "D", "s": "S_prob"}
+    t = t.rename(columns=names)[[*names.values(), "age"]]
+    model, used = "D ~ A1 * A2 + S_prob + age", ["A1", "A2", "S_prob", "age"]
+    result = analysis_estimation(t, cutoff=0.5, pi_model=model, pi_xvars=used)
+    str(result)
+    return result
+
+
+def by_command(table, changes):
+    """The shell: a CSV file has no index, and text for every type."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "table.csv"
+        to_pandas(table).to_csv(file, index=False)
+        groups = changes.get("groups", ["sex", "race"])
+        asked = ["audit", file, "--outcome", "y", "--score", "s", "--cutoff", "0.5",
+                 "--groups", *groups, "--propensity", FORMULA]  # fmt: skip
+        for name in ("missing", "outcome_event"):
+            if name in changes:
+                asked += [f"--{name.replace('_', '-')}", str(changes[name])]
+        said = StringIO()
+        with redirect_stderr(said), redirect_stdout(StringIO()):
+            status = command([str(word) for word in asked])
+        assert "Traceback" not in said.getvalue()
+        if status:
+            raise DataError(said.getvalue())
+
+
+ENTRIES = {
+    "observed": by_verb("observed"),
+    "performance": by_verb("performance"),
+    "interaction": by_verb("interaction"),
+    "representation": by_verb("representation"),
+    "equivalence": by_verb("equivalence"),
+    "table_one": by_verb("table_one"),
+    "counterfactual": by_verb("counterfactual", propensity=FORMULA, n_boot=4, n_perm=4),
+    "doubly robust": by_verb(
+        "counterfactual", propensity=FORMULA, outcome_model="y ~ sex + s + age"
+    ),
+    "small_subgroups": by_verb(
+        "small_subgroups", propensity=FORMULA, outcome_model="~ age", membership="~ age", n_boot=3
+    ),
+    "group_intervention": by_verb("group_intervention", outcome_model="~ age", membership="~ age"),
+    "metrics.group_rates": by_metric(metrics.group_rates, "call"),
+    "metrics.gap_table": by_metric(metrics.gap_table, "call"),
+    "metrics.auc": by_metric(metrics.auc, "score"),
+    "representation_of": by_representation,
+    "fit_and_audit": by_fit,
+    "faircfint": by_r,
+    "command": by_command,
+}
+VERBS = [name for name in ENTRIES if "." not in name][:10]
+METRICS = ["metrics.group_rates", "metrics.gap_table", "metrics.auc"]
+MODELS = ["counterfactual", "doubly robust", "small_subgroups", "group_intervention"]
+ALL = "everywhere"
+FINE = None
+
+
+def table_of(function, *arguments, part=0):
+    def make():
+        found = function(*arguments)
+        return found[part] if isinstance(found, tuple) else found
+
+    return make
+
+
+#: id -> (table, changes of the roles, what an entry says: a part of its message, or None if fine).
+#: An entry that is not named says what `ALL` says. As in R, faircfint leaves out incomplete rows.
+INPUTS = {
+    "bl01": (table_of(bad.cohort), {}, {ALL: FINE}),
+    "bl02": (table_of(bad.bl02_gaps_in_index), {}, {ALL: FINE}),
+    "bl04": (
+        table_of(bad.bl04_unsorted_index_with_missing_covariate),
+        {},
+        {ALL: FINE, **dict.fromkeys([*MODELS, "command"], "'age'"), "faircfint": FINE},
+    ),
+    "bl04 dropped": (
+        table_of(bad.bl04_unsorted_index_with_missing_covariate), {"missing": "drop"}, {ALL: FINE},
+    ),
+    "bl05 nan": (table_of(bad.bl05_missing_group), {}, {ALL: "race|sensitive", "faircfint": FINE}),
+    "bl05 None": (table_of(bad.bl05_missing_group, None), {}, {ALL: "race|sensitive", "faircfint": FINE}),  # noqa: E501
+    "bl05 NA": (table_of(bad.bl05_missing_group, pd.NA), {}, {ALL: "race|sensitive", "faircfint": FINE}),  # noqa: E501
+    "bl05 dropped": (table_of(bad.bl05_missing_group), {"missing": "drop"}, {ALL: FINE}),
+    "bl05 level": (
+        table_of(bad.bl05_missing_group), {"missing": "level"}, {ALL: FINE},
+    ),
+    "bl06": (table_of(bad.bl06_missing_in_one_formula_only), {}, {ALL: FINE}),
+    "bl07": (
+        table_of(bad.bl07_missing_outcome), {},
+        {ALL: "'y'|y_true", "faircfint": FINE, "representation_of": FINE},
+    ),
+    "bl07 dropped": (table_of(bad.bl07_missing_outcome), {"missing": "drop"}, {ALL: FINE}),
+    "bl08": (
+        table_of(bad.bl08_missing_row_with_side_arrays), {"missing": "drop"}, {ALL: FINE},
+    ),
+    "bl11": (table_of(bad.bl11_boolean_outcome), {}, {ALL: FINE}),
+    "bl12": (table_of(bad.bl12_text_outcome), {}, {ALL: "'alive'", "faircfint": "text"}),
+    "bl12 named": (
+        table_of(bad.bl12_text_outcome), {"outcome_event": "died"},
+        {ALL: FINE, **dict.fromkeys(METRICS, "'alive'")},
+    ),
+    "bl13": (table_of(bad.bl13_other_codes), {}, {ALL: "0/1", "faircfint": FINE}),
+    "bl13 signs": (table_of(bad.bl13_other_codes, (-1, 1)), {}, {ALL: "0/1", "faircfint": FINE}),
+    "bl13 named": (
+        table_of(bad.bl13_other_codes, (0, 100)), {"outcome_event": 100},
+        {ALL: FINE, **dict.fromkeys(METRICS, "0/1")},
+    ),
+    "bl15 string": (table_of(bad.bl15_string_dtypes, "string"), {}, {ALL: FINE}),
+    "bl15 object": (table_of(bad.bl15_string_dtypes, object), {}, {ALL: FINE}),
+    "bl15 arrow": (table_of(bad.bl15_string_dtypes, "string[pyarrow]"), {}, {ALL: FINE}),
+    "bl16": (table_of(bad.bl16_integer_groups), {}, {ALL: FINE}),
+    "bl18": (
+        table_of(bad.bl18_binned_age_group), {"groups": ["sex", "age_band"]},
+        {ALL: FINE, "counterfactual": FINE},
+    ),
+    "bl20": (table_of(bad.bl20_polars_frame), {}, {ALL: FINE}),
+    "bl21": (table_of(bad.bl21_group_without_positives), {}, {ALL: FINE}),
+    "bl22": (table_of(bad.bl22_empty_cell), {}, {ALL: FINE}),
+    "bl23": (
+        table_of(bad.bl23_one_person_group), {},
+        {ALL: FINE, **dict.fromkeys(["small_subgroups", "group_intervention"], "at least 2 rows")},
+    ),
+    "bl25": (table_of(bad.bl25_labels_that_collide), {"groups": ["a", "b"]}, {ALL: FINE}),
+    "bl26": (
+        table_of(bad.bl26_duplicate_columns), {},
+        {ALL: "race", "command": FINE, "faircfint": "race|A2", **dict.fromkeys(METRICS, "race")},
+    ),
+    "bl27": (
+        table_of(bad.bl27_single_group), {},
+        {ALL: FINE, "interaction": "two|levels", "equivalence": "two groups",
+         "metrics.gap_table": "two|one", "small_subgroups": "two|one",
+         "group_intervention": "two|one", "faircfint": "one|two"},
+    ),
+    "bl29": (table_of(bad.bl29_perfect_separation), {}, {ALL: FINE}),
+    "bl30": (table_of(bad.bl30_group_without_events), {}, {ALL: FINE}),
+    "bl31": (table_of(bad.bl31_rank_deficient), {}, {ALL: FINE}),
+    "bl32": (table_of(bad.bl32_new_level_in_new_data, part=1), {}, {ALL: "", "table_one": ""}),
+    "bl34": (table_of(bad.bl34_transform_with_memory), {}, {ALL: FINE}),
+    "bl37": (table_of(bad.bl37_caller_variables), {}, {ALL: FINE}),
+    "bl38": (
+        table_of(bad.bl38_rare_arm_for_folds), {}, {ALL: FINE},
+    ),
+    "bl39": (table_of(bad.bl39_propensity_at_the_edge), {}, {ALL: FINE}),
+    "bl40": (table_of(bad.bl40_poor_overlap), {}, {ALL: FINE}),
+    "bl42 percent": (
+        table_of(bad.bl42_score_scale, "percent"), {},
+        {ALL: "percent", **dict.fromkeys(METRICS[:2], FINE), "representation_of": FINE,
+         "fit_and_audit": FINE, "faircfint": "percent|0"},
+    ),
+    "bl42 logit": (
+        table_of(bad.bl42_score_scale, "logit"), {},
+        {ALL: "logit", **dict.fromkeys(METRICS[:2], FINE), "representation_of": FINE,
+         "fit_and_audit": FINE, "faircfint": "logit|0"},
+    ),
+    "bl42 ties": (table_of(bad.bl42_score_scale, "ties"), {}, {ALL: FINE}),
+    "bl44": (table_of(bad.bl44_rare_group_for_bootstrap), {}, {ALL: FINE}),
+    "bl46": (table_of(bad.bl46_strong_effect_few_permutations), {}, {ALL: FINE}),
+    "bl48": (table_of(bad.bl48_equal_groups), {}, {ALL: FINE}),
+    "bl50": (table_of(bad.bl50_global_seed), {}, {ALL: FINE}),
+    "bl51": (table_of(bad.bl51_interval_levels), {}, {ALL: FINE}),
+    "bl55": (table_of(bad.bl55_unknown_keyword), {}, {ALL: FINE}),
+}  # fmt: skip
+#: The plain table, asked in another way than by verb alone: above.
+PLAIN = ["bl01", "bl34", "bl37", "bl39", "bl50", "bl51", "bl55"]
+PAIRS = [(n, e) for n in INPUTS for e in ENTRIES if n not in PLAIN or e == "counterfactual"]
+LARGE = {"bl52", "bl53"}  # of their own, above and in the tests of large tables
+NAMES = {"bl35"}  # its columns have other names: above
+
+
+def test_every_bad_input_is_in_the_table():
+    ids = {name[:4] for name in vars(bad) if name.startswith("bl")}
+    assert ids == {name[:4] for name in INPUTS} | LARGE | NAMES
+
+
+@pytest.mark.filterwarnings("ignore::cfair.errors.CfairWarning")
+@pytest.mark.parametrize(("name", "entry"), PAIRS)
+def test_every_entry_meets_every_input(name, entry):
+    make, changes, said = INPUTS[name]
+    expected = said.get(entry, said[ALL])
+    table = make()
+    if expected is not FINE:
+        with pytest.raises(DataError, match=expected):
+            ENTRIES[entry](table, changes)
+        return
+    result = ENTRIES[entry](table, changes)
+    for attribute in ("rates", "marginals", "overall", "cells", "pairs", "disparities"):
+        frame = getattr(result, attribute, None)
+        if isinstance(frame, pd.DataFrame):
+            assert silent(attribute, frame) is None
+
+
+SAME = [
+    "bl01",
+    "bl11",
+    "bl15 string",
+    "bl15 object",
+    "bl15 arrow",
+    "bl20",
+    "bl34",
+    "bl50",
+    "bl12 named",
+]
+
+
+@pytest.mark.filterwarnings("ignore::cfair.errors.CfairWarning")
+@pytest.mark.parametrize("entry", ["observed", *MODELS, "performance", "equivalence"])
+@pytest.mark.parametrize("name", SAME)
+def test_what_is_the_same_data_gives_the_same_numbers(name, entry):
+    make, changes, _ = INPUTS[name]
+    frame = "pairs" if entry == "equivalence" else "rates"
+    found = getattr(ENTRIES[entry](make(), changes), frame)
+    same(found, getattr(plain_result(entry), frame))
+
+
+@cache
+def plain_result(entry):
+    return ENTRIES[entry](bad.cohort(), {})

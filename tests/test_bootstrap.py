@@ -106,11 +106,13 @@ def test_all_rows_once_give_back_the_estimates():
 
 def test_every_byte_becomes_a_weight_of_mean_one_and_variance_one():
     class AllBytes:
-        def integers(self, low, high, size, dtype):
+        bit_generator = property(lambda self: self)
+
+        def random_raw(self, size):
             assert size * 8 == 256
             return np.arange(256, dtype=np.uint8).view(np.uint64)
 
-    weights = exchangeable_weights(AllBytes(), 1, 256)[0]
+    weights = exchangeable_weights([(AllBytes(), 1)], 256)[0]
     assert weights.mean() == 1.0
     assert ((weights - 1) ** 2).mean() == 1.0
     assert set(weights.tolist()) == set(range(6))
@@ -118,7 +120,8 @@ def test_every_byte_becomes_a_weight_of_mean_one_and_variance_one():
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 7), (25, 513)])
 def test_exchangeable_weights_have_the_shape_asked_for(shape):
-    assert exchangeable_weights(np.random.default_rng(0), *shape).shape == shape
+    B, n = shape
+    assert exchangeable_weights([(np.random.default_rng(0), B)], n).shape == shape
 
 
 @pytest.mark.parametrize(
@@ -233,7 +236,7 @@ def test_one_pass_replicates_are_weighted_refits():
     fast = module.one_pass(plan, block)
     rng = block.generator()
     weights = np.column_stack(
-        [exchangeable_weights(rng, 10, rows.stop - rows.start) for rows, _ in plan.blocks]
+        [exchangeable_weights([(rng, 10)], rows.stop - rows.start) for rows, _ in plan.blocks]
     )
     slow = models.under_counts(plan.at.put_back(weights.astype(float)))
     np.testing.assert_allclose(fast.observed, slow.observed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 
 import bad_inputs as bad
 import matplotlib
@@ -11,7 +12,8 @@ import pandas as pd
 import pytest
 
 import cfair
-from cfair.cli import _as_options, main, read_table
+from cfair.cli import main, read_table
+from cfair.cli.flags import as_options
 
 matplotlib.use("Agg")
 
@@ -31,8 +33,15 @@ def audit(path, *options, groups=("sex", "race")):
     )
 
 
-def test_example_prints_both_analyses_and_writes_tables_and_plots(tmp_path, capsys):
+def test_example_prints_both_analyses_and_writes_tables_and_plots(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("jinja2")
     out = tmp_path / "example"
+
+    def report(audit, path, *results, **more):  # the page itself has tests of its own
+        path.write_text(" ".join(type(result).__name__ for result in results))
+        return path
+
+    monkeypatch.setattr(cfair.Audit, "report", report)
     assert main(["example", "--out", str(out), "--n-boot", "40", "--n-perm", "40"]) == 0
     said = capsys.readouterr().out
     assert "Observed rates by group" in said
@@ -40,14 +49,18 @@ def test_example_prints_both_analyses_and_writes_tables_and_plots(tmp_path, caps
     assert "treated ~ sex * race + risk + age + sbp" in said
     names = {path.name for path in out.iterdir()}
     assert {"counterfactual_rates.csv", "counterfactual_rates.png", "null_cfpr.png"} <= names
+    assert {"observed_gaps.csv", "performance_roc.png", "table_one.md"} <= names
+    assert {"representation_cells.csv", "observed_forest.png"} <= names
     assert f"{len(names)} files in" in said
+    assert "PerformanceResult" in (out / "report.html").read_text()
     rates = pd.read_csv(out / "counterfactual_rates.csv")
     assert set(rates["metric"]) == {"cfpr", "cfnr", "fpr", "fnr"}
 
 
 def test_audit_gives_the_numbers_of_the_library(table, tmp_path, capsys):
     out = tmp_path / "out"
-    assert audit(table, "--propensity", PROPENSITY, "--out", str(out)) == 0
+    assert audit(table, "--propensity", PROPENSITY, "--out", str(out), "--no-plots") == 0
+    assert not list(out.glob("*.png"))
     direct = cfair.Audit(
         bad.cohort(), outcome="y", score="s", cutoff=0.5, groups=["sex", "race"]
     ).counterfactual(PROPENSITY)
@@ -91,7 +104,7 @@ BAD_CALLS = [
     (["--propensity", "d ~ ().__class__"], "formula"),
     (["--cutoff", "7"], "cutoff"),
     (["--level", "95"], "level"),
-    (["--n-boot", "-1", "--propensity", PROPENSITY], "n_boot"),
+    (["--n-boot", "-1", "--propensity", PROPENSITY], "--n-boot"),
     (["--prediction", "age"], "age"),
     (["--outcome-event", "9"], "9"),
 ]
@@ -202,7 +215,7 @@ def test_errors_name_options_as_they_are_written_here(tmp_path, capsys):
     ],
 )
 def test_options_are_written_with_a_blank(message, said):
-    assert _as_options(message) == said
+    assert as_options(message) == said
 
 
 @pytest.mark.parametrize("below", [False, True])
@@ -238,10 +251,11 @@ def test_a_name_with_a_comma_is_a_name(tmp_path, capsys):
 
 def test_files_of_an_earlier_run_are_pointed_out(table, tmp_path, capsys):
     out = tmp_path / "out"
-    audit(table, "--propensity", PROPENSITY, "--n-perm", "5", "--out", str(out))
-    capsys.readouterr()
-    audit(table, "--out", str(out))
-    assert "Left from an earlier run in this folder: counterfactual.txt" in capsys.readouterr().out
+    out.mkdir()
+    for name in ("counterfactual.txt", "my_notes.txt", "observed.txt"):
+        write(out / name, "older")
+    audit(table, "--out", str(out), "--no-plots")
+    assert "earlier run in this folder: counterfactual.txt.\n" in capsys.readouterr().out
 
 
 def test_an_outcome_model_folds_and_weights(table, capsys):
@@ -265,9 +279,10 @@ def test_replicates_without_a_propensity_are_refused(table, capsys):
     assert "need --propensity" in capsys.readouterr().err
 
 
-def test_a_reference_group_is_compared_with(table, tmp_path):
+def test_a_reference_group_is_compared_with(table, tmp_path, capsys):
     out = tmp_path / "out"
-    assert audit(table, "--reference", "M & White", "--out", str(out)) == 0
+    assert audit(table, "--reference", "M & White", "--out", str(out), "--no-plots") == 0
+    assert "to M & White" in capsys.readouterr().out
     assert set(pd.read_csv(out / "observed_contrasts.csv")["reference"]) == {"M & White"}
 
 
@@ -276,3 +291,203 @@ def test_an_unknown_reference_is_refused_before_any_work(table, capsys):
     printed = capsys.readouterr()
     assert printed.out == ""
     assert "'nobody' is not a group of sex x race" in printed.err
+
+
+# -- flags that need others, and that are refused without -------
+
+USELESS = [
+    (["--margin", "0.8", "1.25"], "--equivalence METRIC"),
+    (["--contrast", "ratio"], "--equivalence METRIC"),
+    (["--title", "A"], "--html FILE"),
+    (["--guideline", "tripod+ai"], "--html FILE"),
+    (["--treatment-event", "yes"], "--propensity"),
+    (["--folds", "3"], "--propensity"),
+    (["--equivalence", "cfpr"], "--propensity"),
+    (["--equivalence", "tpr", "--contrast", "difference"], "--margin -0.05 0.05"),
+    (["--equivalence", "tpf"], "'tpr'"),
+    (["--equivalence", "tpr", "--margin", "2", "3"], "margin"),
+    (["--suppress-below", "1"], "--suppress-below must be"),
+]
+
+
+@pytest.mark.parametrize(("options", "word"), USELESS, ids=[" ".join(o) for o, _ in USELESS])
+def test_a_flag_without_effect_is_refused_before_any_output(table, capsys, options, word):
+    assert audit(table, *options) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert len(printed.err.strip().splitlines()) == 1
+    assert word in printed.err
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (["audit", "t.csv", "--scor", "s", "--outcome", "y", "--groups", "g"], "--score"),
+        (["audit", "--outcome", "y", "--groups", "sex", "t.csv"], "FILE comes first"),
+        (["audit", "t.csv", "--outcome", "y", "--groups", "g", "--cutoff", "x"], "--cutoff"),
+        (["power"], "--prevalence"),
+        (["audti"], "'audit'"),
+        ([], "COMMAND"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_2_and_one_line(capsys, options, word):
+    with pytest.raises(SystemExit) as stopped:
+        main(options)
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("cfair: error: ")
+    assert len(error.strip().splitlines()) == 1
+    assert word in error
+    assert "--help" in error
+
+
+@pytest.mark.parametrize("command", [None, "example", "audit", "representation", "power"])
+def test_help_fits_80_columns_and_names_the_exit_codes(capsys, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as stopped:
+        main([command, "--help"] if command else ["--help"])
+    assert stopped.value.code == 0
+    said = capsys.readouterr().out
+    assert [line for line in said.splitlines() if len(line) > 80] == []
+    assert "exit codes: 0 done; 2 the options" in said
+
+
+def test_ctrl_c_ends_with_130(table, capsys, monkeypatch):
+    def stopped(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cfair.Audit, "observed", stopped)
+    assert audit(table) == 130
+    assert capsys.readouterr().err == "cfair: stopped\n"
+
+
+# -- equivalence, and disclosure control ------------------------
+
+
+def test_equivalence_of_rates_and_of_the_score_is_that_of_the_library(table, tmp_path, capsys):
+    out = tmp_path / "out"
+    more = ["--equivalence", "sensitivity,cfpr", "auc", "--margin", "0.5", "2"]
+    more += ["--reference", "M & White", "--propensity", PROPENSITY]
+    assert audit(table, *more, "--out", str(out), "--no-plots") == 0
+    a = cfair.Audit(bad.cohort(), outcome="y", score="s", cutoff=0.5, groups=["sex", "race"])
+    asked = {"margin": (0.5, 2.0), "reference": "M & White"}
+    warnings.simplefilter("ignore", cfair.errors.CfairWarning)  # small cells; pytest restores
+    direct = {
+        "observed": a.equivalence("tpr", **asked),
+        "performance": a.performance().equivalence("auc", **asked),
+        "counterfactual": a.counterfactual(PROPENSITY).equivalence("cfpr", **asked),
+    }
+    said = capsys.readouterr().out
+    for name, result in direct.items():
+        assert str(result) in said
+        written = pd.read_csv(out / f"equivalence_{name}_pairs.csv")
+        pd.testing.assert_series_equal(written["estimate"], result.pairs["estimate"])
+
+
+def test_small_counts_are_masked_in_all_that_is_written(table, tmp_path, capsys):
+    out = tmp_path / "out"
+    more = ["--suppress-below", "25", "--equivalence", "tpr", "--reference", "M & White"]
+    assert audit(table, *more, "--out", str(out), "--no-plots") == 0
+    said = capsys.readouterr().out
+    assert "counts below 25 masked" in said
+    assert "Not written: curves are masked by --suppress-below" in said
+    pairs = pd.read_csv(out / "equivalence_observed_pairs.csv")
+    hidden = pairs["note"].str.startswith("masked", na=False)
+    assert hidden.any()
+    assert set(pairs.loc[hidden, "verdict"]) == {"undefined"}
+    rates = pd.read_csv(out / "observed_rates.csv")
+    assert rates.loc[rates["note"].str.startswith("masked", na=False), "estimate"].isna().all()
+
+
+# -- settings files ---------------------------------------------
+
+YAML = """
+outcome: y
+score: s
+groups: [sex, race]
+cutoff: 0.4
+na: ["NA", "?"]
+level:
+"""
+TOML = """
+outcome = "y"
+score = "s"
+groups = ["sex", "race"]
+cutoff = 0.4
+na = ["NA", "?"]
+"""
+
+
+def settings(tmp_path, text, suffix=".yaml"):
+    if suffix == ".toml":
+        pytest.importorskip("tomllib")
+    else:
+        pytest.importorskip("yaml")
+    return str(write(tmp_path / f"audit{suffix}", text))
+
+
+@pytest.mark.parametrize(("text", "suffix"), [(YAML, ".yaml"), (YAML, ".yml"), (TOML, ".toml")])
+def test_a_settings_file_gives_what_flags_give(table, tmp_path, capsys, text, suffix):
+    path = settings(tmp_path, text, suffix)
+    assert audit(table, "--cutoff", "0.4", "--na", "NA", "--na", "?") == 0
+    expected = capsys.readouterr().out
+    assert main(["audit", str(table), "--settings", path]) == 0
+    assert capsys.readouterr().out == expected
+
+
+def test_the_command_line_wins(table, tmp_path, capsys):
+    path = settings(tmp_path, YAML)
+    assert main(["audit", str(table), "--settings", path, "--cutoff=0.7", "--groups", "sex"]) == 0
+    said = capsys.readouterr().out
+    assert "s >= 0.7" in said
+    assert "race" not in said
+
+
+def test_underscores_flags_without_value_and_yes_are_understood(tmp_path, capsys):
+    data = bad.cohort()
+    data["y"] = data["y"].map({0: "no", 1: "yes"})
+    data.to_csv(tmp_path / "t.csv", index=False)
+    text = f"{YAML}outcome_event: yes\nno-plots: true\nout: {tmp_path / 'out'}\n"
+    path = settings(tmp_path, text)
+    assert main(["audit", str(tmp_path / "t.csv"), "--settings", path]) == 0
+    assert "event yes: 210" in capsys.readouterr().out
+    assert not list((tmp_path / "out").glob("*.png"))
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("scor: s\n", "no option. Did you mean score"),
+        ("settings: other.yaml\n", "no option"),
+        ("outcome_event: 1\noutcome-event: 1\n", "twice"),
+        ("score: [s, t]\n", "one value"),
+        ("margin: {low: 1}\n", "not a table"),
+        ("no-plots: maybe\n", "true or false"),
+        ("- outcome\n", "lines such as"),
+        ("a: [\n", "cannot be read"),
+    ],
+)
+def test_a_wrong_settings_file_is_one_clear_line(table, tmp_path, capsys, text, word):
+    path = settings(tmp_path, text)
+    assert main(["audit", str(table), "--settings", path]) == 2
+    error = capsys.readouterr().err
+    assert len(error.strip().splitlines()) == 1
+    assert word in error
+
+
+def test_settings_that_cannot_be_read_here_say_what_to_install(
+    table, tmp_path, capsys, monkeypatch
+):
+    from cfair.cli import settings as module
+
+    def missing(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(module, "import_module", missing)
+    for suffix, word in ((".yaml", "pip install pyyaml"), (".toml", "Python 3.11")):
+        path = write(tmp_path / f"a{suffix}", "")
+        assert main(["audit", str(table), "--settings", str(path)]) == 2
+        assert word in capsys.readouterr().err
+    for path, word in (("none.yaml", "no file"), ("audit.ini", "must end in")):
+        assert main(["audit", str(table), "--settings", str(tmp_path / path)]) == 2
+        assert word in capsys.readouterr().err

@@ -1,20 +1,27 @@
 """Disclosure control: an attacker with linear algebra gets no masked count, and does without it."""
 
+import base64
+import contextlib
 import json
+import pickle
 import re
 import warnings
 
+import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from matplotlib import pyplot as plt
 
 import cfair
 import cfair.disclosure
 import cfair.errors
-from cfair.disclosure import KINDS, MASKED, protect, release
+from cfair.disclosure import KINDS, MASKED, protect, quiet, release
 from cfair.estimators.confusion import RATE_CELLS
+
+matplotlib.use("Agg")
 
 T = 11
 SEXES, RACES = ("F", "M"), ("Black", "Other", "White")
@@ -459,3 +466,310 @@ def test_curves_are_refused():
 def test_a_bad_threshold_is_refused(value):
     with pytest.raises(ValueError, match="suppress_below"):
         audit_of(example(300, 1), value)
+
+
+# -- the rule of a model of its own ---------------------------------------------------------------
+
+
+def attack_group_intervention(data):
+    """Cells whose last axis is the call of the rule judged, in place of treatment."""
+    attacker = Attacker()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        audit = audit_of(data)
+        attack_observed(attacker, audit.observed())
+        result = audit.group_intervention(outcome_model="~ age + sbp", membership="~ age + sbp")
+    called = result.score_table[np.arange(len(data)), result.cohort.groups.codes] >= result.cutoff
+    for row, where in rows_of(result):
+        target = attacker.target(**where)
+        for column, kind in (("n", "n"), ("events", "events")):
+            attacker.know(attacker.vector(target, KINDS[kind]), row[column])
+        kind = KINDS["non_events" if row["metric"].endswith("fpr") else "events"]
+        attacker.know(attacker.vector(target, kind), row["denominator"])
+        if not np.isnan(row["estimate"]):  # an intervention that changes nothing shows the count
+            flagged = attacker.vector(target, kind, (0, 1))
+            attacker.know(flagged, flagged @ truth_of(data.assign(d=called.astype(int))).ravel())
+    said = re.search(r"\(S = 1\): ([\d,]+) \(", " ".join(str(result).split("flagged")[1].split()))
+    if said:
+        every = attacker.vector(attacker.target(), KINDS["n"], (0, 1))
+        attacker.know(every, float(said.group(1).replace(",", "")))
+    shown = result.rates["estimate"].notna().sum()
+    return attacker.recovered(truth_of(data.assign(d=called.astype(int)))), shown
+
+
+@pytest.mark.parametrize(("n", "seed"), [(1200, 1), (3000, 2)])
+def test_nothing_small_follows_from_the_call_of_another_rule(n, seed):
+    found, shown = attack_group_intervention(example(n, seed))
+    assert found == []
+    assert shown > 0
+
+
+def test_without_secondary_suppression_another_rule_gives_counts_away(monkeypatch):
+    without_secondary(monkeypatch)
+    assert attack_group_intervention(example(1200, 1))[0]
+
+
+def test_an_association_is_masked_with_the_counts_of_a_group():
+    data = example(700, 1)
+    result = audit_of(data).group_intervention(outcome_model="~ age + sbp", membership="~ age")
+    assert (result.rates["events"].isna()).any()
+    assert np.isnan(result.association.v)
+    assert "Cramer" not in str(result)
+    assert "disclosure" in str(result)
+    masked = result.rates["note"].str.startswith(MASKED)
+    assert masked.any()
+    assert result.rates.loc[masked, ["estimate", "estimate_sr"]].isna().all(axis=None)
+
+
+# -- everything that can be written ---------------------------------------------------------------
+
+#: So large that masked counts have three digits, which stand nowhere by chance.
+LARGE = 400
+
+
+def texts_of(figure):
+    found = figure.findobj(lambda artist: hasattr(artist, "get_text"))
+    return " ".join(artist.get_text() for artist in found)
+
+
+def written_forms(result, folder):
+    """Everything that a result can be turned into, as text."""
+    yield "print", str(result)
+    yield "repr", repr(result)
+    yield "json", result.to_frame().to_json(orient="records")
+    for name in result.table_names or (None,):
+        with contextlib.suppress(cfair.errors.DataError):  # curves are refused
+            yield f"markdown {name}", result.to_markdown(name)
+    yield "gt", result.to_gt().as_raw_html()
+    path = folder / "tables.xlsx"
+    result.to_excel(path)
+    for sheet, frame in pd.read_excel(path, sheet_name=None, header=None).items():
+        yield f"excel {sheet}", frame.to_csv(index=False)
+    for name in dir(type(result)):
+        if not name.startswith("_") and name not in BY_ROW:
+            with contextlib.suppress(cfair.errors.DataError):
+                value = getattr(result, name)
+                if isinstance(value, pd.DataFrame):
+                    yield f"frame {name}", value.to_csv(index=False)
+    for name in ("gaps", "contrasts", "u_values"):
+        if callable(getattr(result, name, None)):
+            with contextlib.suppress(cfair.errors.DataError):
+                yield name, getattr(result, name)().to_csv(index=False)
+    again = pickle.loads(pickle.dumps(result))
+    assert str(again) == str(result)
+
+
+#: For the analyst: a value for every row, and curves, which are refused.
+BY_ROW = {
+    *("propensities", "weights", "outcomes", "scores", "mu", "memberships", "values"),
+    *("roc", "calibration", "external"),
+}
+
+
+def plots_of(result):
+    for name in ("plot_rates", "plot_forest", "plot_gaps", "plot_heatmap", "plot_disparities",
+                 "plot_null", "plot_overlap", "plot_roc", "plot_calibration", "plot",
+                 "plot_net_benefit"):  # fmt: skip
+        if hasattr(result, name):
+            try:
+                yield name, texts_of(getattr(result, name)().figure)
+            except cfair.errors.DataError as error:
+                yield name, str(error)
+    if hasattr(result, "plot_overlap"):
+        yield "plot_overlap by group", texts_of(result.plot_overlap(by_group=True).figure)
+
+
+@pytest.fixture(scope="module")
+def large():
+    """Results of an audit with large groups that are masked, and the masked counts."""
+    data = cfair.load_cohort().rename(columns={"readmitted": "y", "risk": "s", "treated": "d"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        audit = audit_of(data, LARGE, treatment="d")
+        results = {
+            "observed": audit.observed(),
+            "representation": audit.representation(),
+            "table one": audit.table_one(["age", "y", "d"]),
+            "equivalence": audit.equivalence("tpr"),
+            "interaction": audit.interaction(),
+            "performance": audit.performance(),
+            "ipw": audit.counterfactual(f"{FORMULA} + sex:age", n_boot=25, n_perm=20),
+            "group": audit.group_intervention(outcome_model="~ age", membership="~ age"),
+            "small": audit.small_subgroups(
+                FORMULA, outcome_model="~ age + sbp", membership="~ age + sbp", n_boot=0
+            ),
+        }
+    protection = audit.cohort().treated_protection
+    member = audit.cohort().groups.target_matrix
+    counts = []
+    for kind in KINDS.values():
+        for whole in (kind, *(np.stack(p, -1) for p in ((kind, 0 * kind), (0 * kind, kind)))):
+            lost = protection.masks(member, whole) > 0
+            full = whole if whole.ndim == 3 else np.stack([kind, kind], -1)
+            counts += list(np.einsum("tk,kysd,ysd->t", member, protection.cells, full)[lost])
+    told = {round(n) for n in counts if n >= 100}
+    shown = set()
+    for kind in KINDS.values():  # another count of the same size may be shown
+        shown |= set(protection.counts(member, kind))
+        for p in ((kind, 0 * kind), (0 * kind, kind)):
+            shown |= set(protection.counts(member, np.stack(p, -1)))
+    return audit, results, told - {round(n) for n in shown if n > 0} - {100, 200}
+
+
+def found_in(text, counts):
+    text = re.sub(r"\d+\s+rates? with them", "", text)  # how many are masked is said
+    numbers = re.findall(r"(?<![\d.,e+-])(\d{1,3}(?:,\d{3})+|\d+)(?:\.0+)?(?![\d.:%]|,\d)", text)
+    return {int(n.replace(",", "")) for n in numbers} & counts
+
+
+NAMES = ("observed", "representation", "table one", "equivalence", "interaction", "performance",
+         "ipw", "group", "small")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_masked_count_is_written_anywhere(name, large, tmp_path):
+    _, results, counts = large
+    assert len(counts) > 30
+    for form, text in (*written_forms(results[name], tmp_path), *plots_of(results[name])):
+        assert not found_in(text, counts), form
+    plt.close("all")
+
+
+def test_the_search_for_masked_counts_finds_them(large):
+    data = cfair.load_cohort().rename(columns={"readmitted": "y", "risk": "s", "treated": "d"})
+    plain = audit_of(data, None)
+    assert len(found_in(str(plain.observed()), large[2])) > 3
+    assert len(found_in(plain.observed().rates.to_json(), large[2])) > 3
+
+
+def test_no_masked_count_is_on_the_page(large, tmp_path):
+    audit, results, counts = large
+    chosen = [r for name, r in results.items() if name not in ("small", "equivalence")]
+    page = audit.report(tmp_path / "r.html", *chosen).read_text(encoding="utf-8")
+    page = page.partition('<section id="methods"')[0]  # references have numbers of pages
+    assert "Disclosure control: counts below 400 masked" in page
+    pictures = [base64.b64decode(p).decode() for p in re.findall(r"svg\+xml;base64,([^\"]+)", page)]
+    assert len(pictures) > 3
+    labels = " ".join(" ".join(re.findall(r">([^<>]+)</text>", p)) for p in pictures)
+    plain = re.sub(r"<[^>]*>|&#?\w+;", " ", re.sub(r"data:image[^\"]+|<style.*?</style>", "", page,
+                                                  flags=re.DOTALL))  # fmt: skip
+    alts = " ".join(re.findall(r'alt="([^"]*)"', page))
+    for text in (labels, plain, alts):
+        assert not found_in(text, counts)
+
+
+def test_notes_tell_no_numbers_of_rows():
+    said = quiet("x: 7 rows have values; F & Other (3 untreated count as 1.2); 4 of 900 rows", 11)
+    assert said == "x: some rows have values; F & Other (some untreated count as 1.2); some rows"
+    assert quiet("fewer than 20 events, weighted; n_boot=200 rows", 11).count("20") == 2
+    assert quiet("7 rows", None) == "7 rows"
+
+
+def test_columns_whose_means_are_counts_are_masked_however_they_are_coded():
+    data = example(900, 3)
+    formula = "d ~ C(sex, Sum) + C(race, Helmert) + sex:age + I(s > 0.4) + sbp"
+    balance = audit_of(data).counterfactual(formula).overlap.balance.set_index("term")
+    told = balance[balance["mean_all"].notna()].index.tolist()
+    assert told == ["sbp"]
+
+
+def test_a_group_of_masked_size_is_not_in_the_plot_of_overlap():
+    data = example(300, 1)
+    result = audit_of(data).counterfactual(FORMULA)
+    arms = result.overlap.propensities.set_index("group")["n"]
+    lost = {name for name in result.cohort.groups.names if arms[name].isna().any()}
+    assert lost
+    ax = result.plot_overlap(by_group=True)
+    said = [t.get_text() for t in ax.figure.findobj(lambda a: hasattr(a, "get_text"))]
+    assert said.count("masked") == len(lost)
+    assert all(name in said for name in lost)  # a label without its number of rows
+    assert not result.plot_overlap().patches[1:]  # no bars, which are counts
+    plt.close("all")
+
+
+# -- rounding -------------------------------------------------------------------------------------
+
+
+def rounded_audit(data, base=5, **more):
+    return cfair.Audit(
+        data, outcome="y", score="s", cutoff=0.5, groups=["sex", "race"], round_counts_to=base,
+        **more,
+    )  # fmt: skip
+
+
+def everything(audit):
+    results = [audit.observed(), audit.interaction(), audit.representation()]
+    frames = [r.to_frame().to_json(double_precision=15) for r in results]
+    return [repr(audit), *map(str, results), *frames, results[-1].to_json()]
+
+
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(st.integers(0, 12), min_size=24, max_size=24), st.randoms(), st.sampled_from([5, 10])
+)
+def test_counts_that_round_alike_cannot_be_told_apart(tens, random, base):
+    # all that is shown is the same for every table within half a base: nobody can do better
+    cells = base * (np.array(tens).reshape(2, 3, 2, 2) + 1)
+    low, high = -(base // 2), (base - 1) // 2
+    moved = cells + np.array([random.randint(low, high) for _ in range(24)]).reshape(cells.shape)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        one, other = (everything(rounded_audit(data_of(c), base)) for c in (cells, moved))
+    assert one == other
+    moved[:, :, :, 1] = cells[:, :, :, 1]  # a table without calls sums over them
+    given = {"outcome": "y", "round_counts_to": base}
+    one, other = (
+        cfair.representation_of(data_of(c), ["sex", "race"], **given) for c in (cells, moved)
+    )
+    assert (str(one), one.to_json()) == (str(other), other.to_json())
+
+
+def test_rounded_counts_add_up_and_rates_are_theirs():
+    data = example(900, 4)
+    result = rounded_audit(data, 10).observed()
+    rates, all_rows = result.rates, result.overall.iloc[0]
+    assert (rates[["n", "events", "predicted_positive"]] % 10 == 0).all(axis=None)
+    one = rates[rates["metric"] == "tpr"]
+    assert one["n"].sum() == all_rows["n"]
+    hits = (one["estimate"] * one["denominator"]).dropna() / 10
+    assert np.allclose(hits, hits.round())
+    true = audit_of(data, None).observed().rates
+    assert (abs(true["n"] - rates["n"]) <= 4 * 5).all()
+    assert "rounded to multiples of 10" in str(result)
+    assert "rounded to multiples of 10" in result.to_markdown()
+
+
+def test_few_dropped_rows_are_rounded_too():
+    data = example(900, 3)
+    data.loc[data.index[:7], "race"] = np.nan
+    said = str(rounded_audit(data, missing="drop").observed())
+    assert "5 dropped: race missing" in said
+    data.loc[data.index[2:7], "race"] = "White"
+    assert "0 dropped: race missing" in str(rounded_audit(data, missing="drop").observed())
+
+
+def test_what_needs_rows_is_refused_under_rounding(tmp_path):
+    audit = rounded_audit(example(600, 1))
+    for verb in (audit.performance, audit.table_one, audit.cohort):
+        with pytest.raises(cfair.errors.DataError, match="rounded counts"):
+            verb()
+    with pytest.raises(cfair.errors.DataError, match="rounded counts"):
+        audit.counterfactual(FORMULA)
+    with pytest.raises(cfair.errors.DataError, match="weights= and cluster= out"):
+        rounded_audit(example(600, 1), weights="age")
+    with pytest.raises(ValueError, match="round_counts_to must be a whole number"):
+        rounded_audit(example(600, 1), 1)
+    page = audit.report(tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "rounded to multiples of 5" in page
+    assert "SHA-256" not in page
+
+
+def test_rounded_counts_may_be_masked_as_well():
+    data = example(900, 1)
+    rates = rounded_audit(data, suppress_below=11).observed()
+    assert (
+        "rounded to multiples of 5; all figures are of these counts; counts below 11"
+        in " ".join(str(rates).split())
+    )
+    counts = rates.rates[["n", "events"]].to_numpy(float, na_value=np.nan)
+    assert np.nanmin(counts) >= 15

@@ -520,7 +520,7 @@ def test_one_pass_replicates_are_weighted_refits(estimator):
     fast = one_pass_module.one_pass(plan, block)
     random = block.generator()
     counts = np.column_stack(
-        [exchangeable_weights(random, 10, r.stop - r.start) for r, _ in plan.blocks]
+        [exchangeable_weights([(random, 10)], r.stop - r.start) for r, _ in plan.blocks]
     )
     slow = models.under_counts(plan.at.put_back(counts.astype(float)))
     np.testing.assert_allclose(fast.observed, slow.observed, rtol=1e-5)

@@ -40,20 +40,77 @@ def test_the_printed_output_is_that_of_the_script(script):
     assert fixed(shown) == fixed(printed)
 
 
+def run(script, has):
+    """Run the block that has this text after the first one; gives its names."""
+    wanted = next(code for code in blocks("python") if has in code)
+    names = dict(script)
+    exec(compile(wanted, "README.md", "exec"), names)
+    return names
+
+
+def test_the_script_for_untidy_tables_runs(script):
+    assert run(script, 'missing="drop"')["untidy"].cohort(["body mass"]).n_used < 5000
+
+
+def test_the_report_and_the_tables_are_written(script, tmp_path, monkeypatch, capsys):
+    for needed in ("jinja2", "great_tables", "openpyxl"):
+        pytest.importorskip(needed)
+    monkeypatch.chdir(tmp_path)
+    run(script, "audit.report(")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "TRIPOD+AI" in page
+    assert (tmp_path / "tables.xlsx").exists()
+    said = capsys.readouterr().out
+    assert "Women & Black" in said
+    assert "Widest gaps" in said
+    assert "disclosure" in said
+
+
 def test_the_observed_family_runs(script, tmp_path, monkeypatch):
     pytest.importorskip("sklearn")
     monkeypatch.chdir(tmp_path)
-    wanted = next(code for code in blocks("python") if "audit.performance()" in code)
-    names = dict(script)
-    exec(compile(wanted, "README.md", "exec"), names)
+    names = run(script, "audit.performance()")
     assert (tmp_path / "plots" / "gaps.png").exists()
     assert names["fitted"].rates["estimate"].notna().any()
 
 
 def test_the_other_estimators_run(script):
     pytest.importorskip("sklearn")
-    wanted = next(code for code in blocks("python") if "small_subgroups" in code)
-    exec(compile(wanted, "README.md", "exec"), dict(script))
+    run(script, "small_subgroups")
+
+
+def test_the_script_of_equivalence_runs(script):
+    assert run(script, "margin_from_patients")["margin"] == pytest.approx((0.83, 1.2), abs=0.01)
+
+
+def test_every_script_is_run_here():
+    here = Path(__file__).read_text(encoding="utf-8")
+    marks = re.findall(r"run\(script, (?:'([^']+)'|\"([^\"]+)\")\)", here)
+    marks = [a or b for a, b in marks] + ["analysis_estimation"]
+    assert all(any(m in code for m in marks) for code in blocks("python")[1:])
+
+
+def test_links_lead_somewhere():
+    links = re.findall(r"\]\(([^)#]+)\)", README.read_text(encoding="utf-8"))
+    assert [link for link in links if not (README.parent / link).exists()] == []
+    assert (README.parent / "vignettes/images/cfair-output.png").stat().st_size < 100_000
+
+
+def test_the_settings_file_has_only_options_that_there_are():
+    from cfair.cli import _parser
+
+    flags = _parser()[1]["audit"].flags
+    named = re.findall(r"^([a-z-]+):", blocks("yaml")[0], re.M)
+    assert named
+    assert set(named) <= set(flags)
+
+
+def test_flags_of_the_command_line_are_there():
+    from cfair.cli import _parser
+
+    flags = {flag for parser in _parser()[1].values() for flag in parser.flags}
+    named = re.findall(r"(?<=[ `])--([a-z-]+)", README.read_text(encoding="utf-8"))
+    assert set(named) <= flags | {"help"}
 
 
 def test_the_script_from_r_runs_after_the_first_with_the_arguments_it_has_in_r(script):

@@ -13,9 +13,11 @@ import pytest
 from scipy import stats
 
 import cfair
-from cfair.inference import resampling
+from cfair.inference import bootstrap, null_sums, permutation, resampling
+from cfair.inference import filling as filling_module
+from cfair.inference.filling import Filling
 from cfair.inference.permutation import FIXED, GROUP_SUMS
-from cfair.inference.resampling import shuffled_labels
+from cfair.inference.resampling import shuffled_labels, streams
 
 pytestmark = pytest.mark.filterwarnings("ignore::cfair.errors.CfairWarning")
 
@@ -277,3 +279,129 @@ def test_declaring_clusters_changes_no_permutation_p_value(formula):
     # while the test that knows the clusters does change
     wald = [r.test_equal()["wald"][0] for r in results[:2]]
     assert wald[0] != wald[1]
+
+
+# -- labels counted by runs of rows ---------------------------------------------------------------
+
+
+def test_counts_by_run_are_those_of_a_random_permutation(monkeypatch):
+    monkeypatch.setattr(filling_module, "_RUNS", 16)
+    monkeypatch.setattr(filling_module, "_ENDS", 3)
+    sizes, bounds = np.array([700, 500, 0, 300]), np.array([0, 900, 900, 1493, 1500])
+    runs = Filling(bounds)
+    assert runs.lengths.sum() == 1500
+    assert set(runs.lengths) > {1, 4}
+    assert np.array_equal(np.r_[0, np.cumsum(runs.lengths)][runs.runs], bounds)
+    rng = np.random.default_rng(2)
+    drawn = np.array([runs.counts(sizes, rng) for _ in range(3000)])
+    assert (drawn.sum(axis=2) == sizes).all()
+    assert (drawn.sum(axis=1) == runs.lengths).all()
+    # the mean, and the spread of every run and of runs together, are hypergeometric
+    for some in (*np.eye(len(runs.lengths), dtype=bool), np.arange(len(runs.lengths)) % 3 == 1):
+        count = drawn[:, :, some].sum(axis=2)
+        for k in (0, 1, 3):
+            law = stats.hypergeom(1500, sizes[k], runs.lengths[some].sum())
+            assert abs(count[:, k].mean() - law.mean()) < 5 * law.std() / np.sqrt(3000)
+            assert count[:, k].std() == pytest.approx(law.std(), rel=0.08)
+
+
+@pytest.mark.parametrize("formula", ["d ~ age + s", "d ~ sex * race + age + s"])
+def test_sums_by_run_are_sums_by_row(monkeypatch, formula):
+    # the same labels, once as counts by run and once written out
+    monkeypatch.setattr(null_sums, "_RUNS_FROM", 0)
+    monkeypatch.setattr(null_sums, "_POOLED_FROM", 0)
+    monkeypatch.setattr(filling_module, "_RUNS", 128)
+    monkeypatch.setattr(filling_module, "_ENDS", 32)
+    kept = {}
+
+    class Kept(Filling):
+        def counts(self, totals, rng):
+            kept["counts"], kept["lengths"] = super().counts(totals, rng), self.lengths
+            return kept["counts"]
+
+    monkeypatch.setattr(null_sums, "Filling", Kept)
+    monkeypatch.setattr(null_sums, "_LOST", 1e-3)
+    found = []
+    make = null_sums.run_sums
+    monkeypatch.setattr(
+        permutation, "run_sums", lambda *given: found.append((*given, make(*given))) or found[-1][2]
+    )
+    audit(table(8000)).counterfactual(formula, n_perm=1, seed=1)
+    engine, rows, by_run = found[0]
+    assert by_run is not None
+    assert (kept["lengths"] > 1).any()
+    fast = by_run.replicates(streams(3, 1, 1)[0])
+    labels = np.concatenate([np.repeat(np.arange(6), c) for c in kept["counts"].T.astype(int)])
+    if len(labels) < rows.n:  # without group columns the treated are counts by cell alone
+        for cell in range(4):
+            y, s = divmod(cell, 2)
+            n = fast.observed[0, :, y, s].astype(int)
+            own = labels[engine.bounds[cell] : engine.bounds[cell + 1]]
+            labels = np.r_[labels, np.repeat(np.arange(6), n - np.bincount(own, minlength=6))]
+    plain = engine.replicates(labels[None].astype(np.uint8))
+    np.testing.assert_array_equal(fast.observed, plain.observed)
+    sd = np.sqrt(plain.cells.sum(axis=(2, 3))[..., None, None])
+    assert np.max(np.abs(fast.cells - plain.cells) / sd) < 0.05
+    np.testing.assert_allclose(fast.wald, plain.wald, rtol=0.02)
+
+
+@pytest.mark.parametrize("formula", ["d ~ age + s", "d ~ sex * race + age + s"])
+def test_labels_by_run_give_the_null_of_labels_by_row(monkeypatch, formula):
+    a = audit(table(6000))
+    nulls = []
+    monkeypatch.setattr(null_sums, "_POOLED_FROM", 0)
+    monkeypatch.setattr(null_sums, "_LOST", 1e-3)
+    for limit in (10**9, 0):
+        monkeypatch.setattr(null_sums, "_RUNS_FROM", limit)
+        nulls.append(a.counterfactual(formula, n_perm=400, seed=3))
+    names = list(nulls[0].cohort.groups.names)
+    for metric in METRICS:
+        x, y = (r.null_draws[metric][names].to_numpy() for r in nulls)
+        assert not np.array_equal(x, y)
+        error = np.sqrt((x.var(axis=0) + y.var(axis=0)) / 400)
+        assert np.all(np.abs(x.mean(axis=0) - y.mean(axis=0)) < 4.5 * error)
+        np.testing.assert_allclose(x.std(axis=0) / y.std(axis=0), 1, atol=0.2)
+    for k in range(2):
+        assert stats.ks_2samp(*(r.null.wald[:, k] for r in nulls)).pvalue > 1e-4
+
+
+def test_rows_that_differ_within_runs_are_added_up_one_by_one(monkeypatch):
+    monkeypatch.setattr(null_sums, "_RUNS_FROM", 0)
+    monkeypatch.setattr(null_sums, "_POOLED_FROM", 0)
+    monkeypatch.setattr(filling_module, "_RUNS", 16)
+    monkeypatch.setattr(filling_module, "_ENDS", 1)
+    answers = []
+    make = null_sums.run_sums
+    monkeypatch.setattr(
+        permutation, "run_sums", lambda *given: answers.append(make(*given)) or answers[-1]
+    )
+    audit(table(6000)).counterfactual("d ~ age + s", n_perm=1, seed=1)
+    t = table(6000)
+    t["w"] = np.random.default_rng(1).uniform(1, 3, 6000)
+    audit(t, weights="w").counterfactual("d ~ age + s", n_perm=1, seed=1)
+    assert answers == [None, None]
+
+
+@pytest.mark.parametrize("formula", ["d ~ age + s", "d ~ sex * race + age + s"])
+def test_derivatives_of_the_full_sample_stay_close_in_the_bootstrap(monkeypatch, formula):
+    a = audit(table(6000))
+    draws = []
+    for limit in (10**9, 0):
+        monkeypatch.setattr(bootstrap, "_ONE_SLOPE_FROM", limit)
+        draws.append(a.counterfactual(formula, n_boot=100, seed=3).boot)
+    for metric in ("cfpr", "cfnr"):
+        x, y = (d.rates[metric] for d in draws)
+        off = np.abs(x - y) / x.std(axis=0)
+        assert 0 < off.mean() < 0.05
+    for metric in ("fpr", "fnr"):
+        np.testing.assert_array_equal(*(d.rates[metric] for d in draws))
+
+
+def test_replicates_are_the_same_however_many_share_a_pass(monkeypatch):
+    a = audit(table(6000))
+    draws = []
+    for together in (1, 4):
+        monkeypatch.setattr(bootstrap, "_TOGETHER", together)
+        draws.append(a.counterfactual("d ~ age + s", n_boot=110, seed=3).boot.rates)
+    for metric in METRICS:
+        np.testing.assert_allclose(draws[0][metric], draws[1][metric], rtol=2e-5)

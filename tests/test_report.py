@@ -20,6 +20,7 @@ import cfair
 from cfair.cli import main
 from cfair.errors import DataError
 from cfair.report import blocks, pictures, sections
+from cfair.report import page as page_module
 from cfair.report.blocks import Figure as ReportFigure
 from cfair.report.colours import DARK, LIGHT, TEXT_ON
 from cfair.report.findings import findings, gap_findings
@@ -117,9 +118,15 @@ def whole(audit, results, tmp_path_factory):
     return path.read_text(encoding="utf-8")
 
 
+@pytest.fixture(scope="module")
+def small():
+    """An audit whose page takes little time."""
+    return audit_of(cohort(400), groups="sex")
+
+
 def draw_page(path, n_jobs=1):
     """A page with its pictures, small enough to be drawn in a test."""
-    audit = audit_of(cohort(600), groups="sex")
+    audit = audit_of(cohort(400), groups="sex")
     ipw = audit.counterfactual("treated ~ sex + risk + age", n_boot=25, seed=3, n_jobs=n_jobs)
     return audit.report(path, ipw)
 
@@ -135,8 +142,18 @@ def test_everything_is_on_the_page_in_order(whole):
     assert not page.stack
     ids = [a["id"] for a in page.all("section")]
     assert ids == [
-        *("cohort", "findings", "meaning", "representation", "observed", "counterfactual", "group"),
-        *("score", "interaction", "plots", "diagnostics", "equivalence", "methods", "repeat"),
+        *("meaning", "cohort", "findings", "patients", "representation", "observed"),
+        *(
+            "counterfactual",
+            "group",
+            "score",
+            "interaction",
+            "plots",
+            "diagnostics",
+            "equivalence",
+            "methods",
+            "repeat",
+        ),
         "guideline",
     ]
     for word in ("IPW", "AIPW", "small subgroups", "M & White", "Three meanings", "SHA-256"):
@@ -153,6 +170,63 @@ def test_pictures_are_small_and_hold_what_is_drawn(drawn):
         assert len(base64.b64decode(content)) <= MOST_BYTES
         assert b"<date>" not in base64.b64decode(content)
     assert b">   F<" in base64.b64decode(found[0][2]).replace(b"\xc2\xa0", b" ")
+
+
+def test_the_meaning_of_counterfactual_stands_before_the_findings(whole):
+    assert whole.index('id="meaning"') < whole.index('id="cohort"') < whole.index('id="findings"')
+
+
+def test_the_patients_of_every_group_are_described(whole, audit):
+    text = Page(whole).text
+    part = text.partition("Patients by group")[2].partition("Shares of")[0]
+    for name in ("age", "sbp", "risk"):  # those with a role, and those of the models
+        assert name in part
+    assert "bmi" not in part
+    cells = audit.table_one(["age"]).cells.set_index(["covariate", "group"])
+    mean = cells.loc[("age", "Overall"), "centre"]
+    assert f"{mean:.1f} (" in part
+
+
+def test_a_page_that_grows_too_large_has_fewer_pictures(small, monkeypatch, tmp_path):
+    whole = small.report(tmp_path / "a.html").read_text(encoding="utf-8")
+    assert "Left out, so that the page" not in whole
+    assert pictures.MOST_PAGE == 1_000_000
+    for module in (page_module, pictures):
+        monkeypatch.setattr(module, "MOST_PAGE", len(whole.encode()) - 1)
+    page = small.report(tmp_path / "b.html").read_text(encoding="utf-8")
+    assert len(page) < len(whole)
+    assert page.count("Left out, so that the page") == 1
+    assert page.count("<img") == whole.count("<img") - 1
+
+
+def test_pictures_of_pixels_are_made_coarser_before_any_is_left_out():
+    drawing = Figure(figsize=(8, 6))
+    axes = drawing.add_subplot()
+    axes.imshow(np.random.default_rng(1).random((300, 300)))
+    address = base64.b64encode(pictures._pixels(drawing)).decode()
+    picture = ReportFigure(f"data:image/png;base64,{address}", "noise", "Noise", 768, 576)
+    whole = [blocks.Section("plots", "Plots", (picture, picture))]
+    coarser = pictures.within(whole, 1000)[0].blocks
+    assert [b.kind for b in coarser] == ["figure", "figure"]
+    assert "coarser" in coarser[0].caption
+    assert coarser[1] == picture
+    assert len(coarser[0].source) < len(picture.source)
+    gone = pictures.within(whole, 2 * len(address))[0].blocks
+    assert [b.kind for b in gone] == ["paragraph", "paragraph"]
+
+
+def test_a_fitted_model_has_its_own_audit_on_the_page(tmp_path, no_pictures):
+    pytest.importorskip("sklearn")
+    fitted = cfair.fit_and_audit(
+        cohort(800), outcome="readmitted", groups="sex", features=["age", "sbp"],
+        model="logistic", cutoff=0.3,
+    )  # fmt: skip
+    page = Page(fitted.audit.report(tmp_path / "r.html", fitted).read_text(encoding="utf-8"))
+    ids = [a["id"] for a in page.all("section")]
+    assert {"model", "score", "observed"} <= set(ids)
+    assert "logistic" in page.text
+    with pytest.raises(DataError, match="is of another audit, that of its held-out rows"):
+        audit_of(cohort(800), groups="sex").report(tmp_path / "other.html", fitted)
 
 
 def test_a_large_picture_becomes_one_of_few_colours(monkeypatch):
@@ -257,7 +331,7 @@ NASTY = [
 
 
 def nasty_table():
-    table = cohort(1500).reset_index(drop=True)
+    table = cohort(900).reset_index(drop=True)
     return table.assign(race=[NASTY[k % len(NASTY)] for k in range(len(table))])
 
 
@@ -312,19 +386,19 @@ def test_the_same_data_and_seed_give_the_same_bytes(drawn, tmp_path):
     assert "seed 3" in drawn
 
 
-def test_a_date_is_there_if_it_is_given(tmp_path, audit, no_pictures):
-    plain = audit.report(tmp_path / "a.html").read_text(encoding="utf-8")
-    dated = audit.report(tmp_path / "b.html", date="30 November 2026").read_text(encoding="utf-8")
+def test_a_date_is_there_if_it_is_given(tmp_path, small, no_pictures):
+    plain = small.report(tmp_path / "a.html").read_text(encoding="utf-8")
+    dated = small.report(tmp_path / "b.html", date="30 November 2026").read_text(encoding="utf-8")
     assert "30 November 2026" not in plain
     assert dated.replace('<p class="soft">30 November 2026</p>\n', "") == plain
 
 
-def test_observed_and_representation_are_computed_unless_given(tmp_path, audit, no_pictures):
-    alone = Page(audit.report(tmp_path / "a.html").read_text(encoding="utf-8")).text
+def test_observed_and_representation_are_computed_unless_given(tmp_path, small, no_pictures):
+    alone = Page(small.report(tmp_path / "a.html").read_text(encoding="utf-8")).text
     assert "Nothing counterfactual is computed" in alone
     assert "audit.observed()" in alone
-    wide = audit.observed(level=0.8)
-    given = Page(audit.report(tmp_path / "b.html", wide, audit.representation(min_count=500))
+    wide = small.observed(level=0.8)
+    given = Page(small.report(tmp_path / "b.html", wide, small.representation(min_count=500))
                  .read_text(encoding="utf-8")).text  # fmt: skip
     assert "audit.observed(level=0.8)" in given
     assert "80% intervals" in given
@@ -454,24 +528,25 @@ def test_without_jinja2_it_says_what_to_install(tmp_path, audit, monkeypatch):
 
 def test_many_groups_are_cut_with_a_word(tmp_path, no_pictures):
     table = cohort().reset_index(drop=True)
-    table["site"] = [f"site {k % 29:02d}" for k in range(len(table))]
+    table["site"] = [f"site {k % 21:02d}" for k in range(len(table))]
     audit = audit_of(table, groups=["sex", "site"])
-    page = audit.report(tmp_path / "r.html", audit.interaction("fpr"), audit.equivalence("fpr"))
+    page = audit.report(tmp_path / "r.html", audit.interaction("fpr"))
     source = page.read_text(encoding="utf-8")
-    assert "of 58 groups not shown" in source
+    assert "of 42 groups not shown" in source
     assert len(source) < 300_000
 
 
 def test_masked_counts_stay_masked(tmp_path, no_pictures):
     table = cohort(700)
     audit = audit_of(table, suppress_below=11)
-    page = audit.report(tmp_path / "r.html", audit.counterfactual(PROPENSITY), audit.performance())
+    page = audit.report(tmp_path / "r.html", audit.counterfactual(PROPENSITY))
     text = Page(page.read_text(encoding="utf-8")).text
     plain = audit_of(table).observed().rates.set_index("metric").loc["fpr"]
     assert (plain["events"] < 11).any()
     assert "suppress_below=11" in text
     assert "A fingerprint of the data is left out" in text
-    assert "the table of balance and the plot of propensities" in text
+    assert "Disclosure control: counts below 11 masked" in text
+    assert "the balance of terms whose means would give counts" in text
     assert "sex[T.M]:race[T.Other]" not in text  # its mean would be a count
     assert not re.search(r"SHA-256|[0-9a-f]{64}", text)
     small = plain[plain["events"] < 11]["group"].tolist()

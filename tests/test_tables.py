@@ -2,16 +2,22 @@
 
 import re
 import sys
+from types import SimpleNamespace
 
+import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.text import Text
 
 import cfair
+from cfair.analyses.small_subgroup_notes import external_notes
 from cfair.disclosure import MASKED
-from cfair.errors import DataError
+from cfair.errors import DataError, ModelWarning
+from cfair.groups import make_groups
 from cfair.tables import Cell, Table, to_excel, to_gt, to_latex, to_markdown
 
+matplotlib.use("Agg")
 NASTY = "<script>alert(1)</script>"
 
 
@@ -271,3 +277,80 @@ def test_table_one_is_written_like_other_tables(cohort, tmp_path):
     assert "insurance, n (%)" in result.to_gt().as_raw_html()
     assert result.to_excel(tmp_path / "one.xlsx").exists()
     assert "Patients by group" in str(result)
+
+
+# -- text -----------------------------------------------------------------------------------------
+
+
+def five_thousand(**roles):
+    given = {"outcome": "readmitted", "score": "risk", "cutoff": 0.5, "groups": ["sex", "race"]}
+    return cfair.Audit(cfair.load_cohort(), **{**given, **roles})
+
+
+def test_the_print_of_overlap_does_not_follow_the_options_of_pandas():
+    found = five_thousand().counterfactual("treated ~ sex * race + risk + age").overlap
+    said = repr(found)
+    options = ("display.precision", 1, "display.float_format", "{:.9f}".format)
+    with pd.option_context(*options, "display.max_colwidth", 3, "display.width", 20):
+        assert repr(found) == said
+    assert "1,658" in said
+    assert len({len(line) for line in said.splitlines()[1:-1]}) == 1
+
+
+def test_one_row_is_not_plural():
+    low = np.sort(
+        five_thousand().counterfactual("treated ~ sex * race + risk + age").propensity.fitted
+    )
+    cut = float((low[0] + low[1]) / 2)
+    result = five_thousand().counterfactual(
+        "treated ~ sex * race + risk + age", truncation=(cut, 0.999)
+    )
+    assert "1 row truncated to" in " ".join(str(result).split())
+    assert "1 row truncated below" in repr(result.overlap)
+    said = [t.get_text() for t in result.plot_overlap().figure.findobj(Text)]
+    assert any("(1 row outside)" in t for t in said)
+
+
+def test_an_outcome_formula_may_hold_the_call_under_another_name():
+    table = cfair.load_cohort()
+    table["flag"] = np.where(table["risk"] >= 0.5, "yes", "no")
+    audit = cfair.Audit(
+        table, outcome="readmitted", score="risk", cutoff=0.5, groups=["sex", "race"]
+    )
+    treated = "treated ~ sex * race + risk + age"
+    notes = audit.counterfactual(treated, outcome_model="~ sex * race + flag + age").notes
+    assert not any("neither the score" in note for note in notes)
+    with pytest.warns(ModelWarning, match="neither the score nor its 0/1 form"):
+        audit.counterfactual(treated, outcome_model="~ sex * race + age")
+
+
+def test_the_interaction_fits_a_page():
+    lines = str(five_thousand().interaction()).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert sum("selection rate  M    Black" in line for line in lines) == 2
+
+
+def test_a_margin_in_patients_prints_its_sentence():
+    found = cfair.margin_in_patients((0.8, 1.25), rate=0.4)
+    assert found == (8.0, 10.0, found.words)
+    assert (found.worse, found.better) == (8.0, 10.0)
+    assert str(found) == found.words
+    worse, better, words = found
+    assert (worse, better) == (8.0, 10.0)
+    assert words.startswith("Of 100 patients")
+
+
+@pytest.mark.parametrize(("other", "told"), [(0.04, True), (0.025, False), (0.012, True)])
+def test_another_share_of_a_small_group_is_told(other, told):
+    # what is borrowed of a group of 2% moves with its share, however little that is of all rows
+    sizes = np.array([0.02, 0.58, 0.40])
+    rest = 1 - other
+    mass = np.array([other, rest * 0.58 / 0.98, rest * 0.40 / 0.98])
+    groups = make_groups({"site": np.repeat(["a", "b", "c"], (sizes * 1000).astype(int))})
+    cohort = SimpleNamespace(groups=groups, weights=None, protection=None)
+    external = SimpleNamespace(fit=None, mass=mass)
+    notes = [n for n in external_notes(cohort, external, False) if "other shares" in n]
+    assert bool(notes) == told
+    if told:
+        assert f"a {100 * other:.2g}% (2%)" in notes[0]
+        assert "b " not in notes[0].partition("parentheses: ")[2].partition(".")[0]

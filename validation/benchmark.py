@@ -600,7 +600,7 @@ def bootstrap_errors(data: pd.DataFrame, text: str, n: int) -> tuple[float, floa
         rng = block.generator()
         weights = np.hstack(
             [
-                b.exchangeable_weights(rng, block.size, part.stop - part.start)
+                b.exchangeable_weights([(rng, block.size)], part.stop - part.start)
                 for part, _ in plan.blocks
             ]
         )

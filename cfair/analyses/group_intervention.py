@@ -25,19 +25,27 @@ from cfair.analyses.intervention_notes import (
     rule_notes,
 )
 from cfair.analyses.intervention_request import InterventionRequest
+from cfair.analyses.masking import (
+    Masks,
+    intervention_masks,
+    masked_covariance,
+    masked_draws,
+    masked_rows,
+)
 from cfair.analyses.notes import replicate_notes
 from cfair.analyses.observed import (
+    base_counts,
     care_notes,
     cluster_notes,
     observed_estimates,
     observed_rows,
     rate_note,
     require_clusters,
+    shown_counts,
 )
 from cfair.analyses.replicates import Replicates
 from cfair.cohort import Cohort
-from cfair.errors import DataError
-from cfair.estimators.confusion import confusion_counts
+from cfair.disclosure import KINDS
 from cfair.estimators.group_intervention import youden_cutoff
 from cfair.inference.drawn_estimates import DrawnEstimates
 from cfair.inference.estimates import RateEstimates
@@ -97,12 +105,6 @@ def group_intervention(
     -------
     GroupInterventionResult
     """
-    if cohort.suppress_below is not None:
-        raise DataError(
-            "group_intervention calls patients by a rule of its own, and its counts are not "
-            "protected against those of the declared call. Make an Audit without suppress_below=, "
-            "and keep its results inside."
-        )
     options = check_options(level, interval, aggregate_interval, truncation, u_delta)
     limits = options.truncation
     replicates.check_rows(cohort)
@@ -117,16 +119,21 @@ def group_intervention(
     found = models.intervened()
     boot = bootstrapped(models, cohort, replicates)
     null = permuted(models, replicates)
-    joint = _covariance(cohort, models, found, boot)
+    protected = intervention_masks(cohort, models.rows.s)
+    masks = None if protected is None else protected[0]
+    boot, null = masked_draws(boot, masks), masked_draws(null, masks)
+    joint = masked_covariance(_covariance(cohort, models, found, boot), masks, INTERVENED)
     estimates: list[RateEstimates] = (
         [*drawn_estimates(joint, cohort, INTERVENED, boot, _TOO_FEW)]
         if not models.has_influence
         else influence_estimates(joint, cohort, INTERVENED)
     )
-    rows = _rows(cohort, found, estimates)
-    observed, observed_metrics = _observed(cohort, models.rows.s)
+    observed, observed_metrics = _observed(cohort, models.rows.s, masks)
+    denominators = [r.denominator for r in observed_metrics]
+    rows = masked_rows(_rows(cohort, found, estimates), masks, INTERVENED, cohort, denominators)
     related = association(cohort)
-    counts = confusion_counts(cohort.y, cohort.s, cohort.groups.codes, cohort.groups.n_groups)
+    K = cohort.groups.n_groups
+    walds = null is not None and null.wald is not None
     notes = [
         *cohort.notes,
         *outcome.notes,
@@ -144,7 +151,7 @@ def group_intervention(
         cohort=cohort,
         estimates=(*estimates, *observed),
         rows=(*rows, *observed_metrics),
-        counts={"n": counts.sum(axis=(1, 2)), "events": counts[:, 1].sum(axis=1)},
+        counts={name: values[:K] for name, values in base_counts(cohort).items()},
         level=options.level,
         interval=options.interval,
         aggregate_interval=options.aggregate_interval,
@@ -152,7 +159,7 @@ def group_intervention(
         notes=tuple(notes),
         estimator="doubly robust" if request.estimator == "dr" else "outcome model alone",
         kind=request.estimator,
-        rule=rule(cohort, request, models),
+        rule=rule(cohort, request, models, None if protected is None else protected[1]),
         cutoff=models.cutoff,
         outcome_model=outcome,
         membership_model=membership,
@@ -161,10 +168,10 @@ def group_intervention(
         truncation=limits,
         n_truncated=0 if membership is None else membership.n_cut(cohort.groups.codes),
         association=related,
-        other=_other(found, request, membership),
+        other=_other(found, request, membership, masks),
         joint=joint,
         null=null,
-        null_wald=() if null is None or null.wald is None else tuple(models.walds(found)),
+        null_wald=tuple(models.walds(found)) if walds else (),
         boot=boot,
         boot_kind=None if boot is None else replicates.kind(cohort),
         u_delta=options.u_delta,
@@ -296,13 +303,19 @@ def _keys(
 
 
 def _other(
-    found: Intervened, request: InterventionRequest, membership: GroupMembership | None
+    found: Intervened,
+    request: InterventionRequest,
+    membership: GroupMembership | None,
+    masks: dict[str, Masks] | None,
 ) -> Array | None:
     """Rates of the other estimator, where there is what it needs."""
     if request.estimator == "sr" and membership is None:
         return None
     p_group = None if request.estimator == "dr" or membership is None else membership.p
-    return replace(found, p_group=p_group, outcome=None, membership=None).rates.ravel()
+    rates = replace(found, p_group=p_group, outcome=None, membership=None).rates.ravel()
+    if masks is None:
+        return rates
+    return np.where(np.concatenate([masks[m] for m in INTERVENED]) > 0, np.nan, rates)
 
 
 # -- inference ------------------------------------------------------------------------------------
@@ -341,12 +354,20 @@ def _rows(cohort: Cohort, found: Intervened, estimates: list[RateEstimates]) -> 
 
 
 def _observed(
-    cohort: Cohort, flagged: NDArray[np.integer]
+    cohort: Cohort, flagged: NDArray[np.integer], masks: dict[str, Masks] | None
 ) -> tuple[list[RateEstimates], list[MetricRows]]:
     """Observed rates of the same rule in the group's own rows."""
-    K = cohort.groups.n_groups
-    same = replace(cohort, s=flagged.astype(np.int8))
-    estimates = observed_estimates(same, ["fpr", "fnr"])
+    K, metrics = cohort.groups.n_groups, ["fpr", "fnr"]
+    same = replace(cohort, s=flagged.astype(np.int8), suppress_below=None)  # masked in the end
+    estimates = observed_estimates(same, metrics)
     rows = observed_rows(same, estimates)
     cut = [e.select(np.arange(K)) for e in estimates]
-    return cut, [MetricRows(r.label, r.denominator[:K], r.notes[:K]) for r in rows]
+    mine = [MetricRows(r.label, r.denominator[:K], r.notes[:K]) for r in rows]
+    if masks is None:
+        return cut, mine
+    kinds = (KINDS["non_events"], KINDS["events"])
+    told = [
+        shown_counts(cohort, k, r.denominator, np.eye(K)) for k, r in zip(kinds, mine, strict=True)
+    ]
+    lost = [e.without(masks[m] > 0) for e, m in zip(cut, metrics, strict=True)]
+    return lost, masked_rows(mine, masks, metrics, cohort, told)

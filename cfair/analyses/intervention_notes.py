@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from cfair.analyses.intervention_request import InterventionRequest
 from cfair.analyses.replicates import Replicates
 from cfair.cohort import Cohort
+from cfair.disclosure import KINDS, Protection
 from cfair.errors import ModelWarning, warn
 from cfair.estimators.confusion import confusion_counts
 from cfair.frame import show_some
@@ -25,7 +26,12 @@ Array = NDArray[np.float64]
 WEAK = 0.1
 
 
-def rule(cohort: Cohort, request: InterventionRequest, models: InterventionModels) -> str:
+def rule(
+    cohort: Cohort,
+    request: InterventionRequest,
+    models: InterventionModels,
+    protection: Protection | None = None,
+) -> str:
     """How a prediction comes about, and how many rows have it in their own group.
 
     Parameters
@@ -33,6 +39,8 @@ def rule(cohort: Cohort, request: InterventionRequest, models: InterventionModel
     cohort : Cohort
     request : InterventionRequest
     models : InterventionModels
+    protection : Protection, optional
+        Of counts of the rule's call, under disclosure control.
 
     Returns
     -------
@@ -40,7 +48,13 @@ def rule(cohort: Cohort, request: InterventionRequest, models: InterventionModel
     """
     shown = "outcome model" if request.scores is None else request.scores.text
     how = ", the largest Youden index," if request.cutoff is None else ""
-    share = text.share(int(models.rows.s.sum()), cohort.n_used)
+    flagged, n = float(models.rows.s.sum()), float(cohort.n_used)
+    if protection is not None:
+        every, called = cohort.partitions[0], np.zeros((2, 2, 2))
+        called[..., 1] = 1.0
+        flagged = float(protection.counts(every, called)[0])
+        n = float(protection.counts(every, KINDS["n"])[0])
+    share = text.share(flagged, n)
     return f"{shown} >= {models.cutoff:.4g}{how} (S = 1): {share} in their own group"
 
 
@@ -215,9 +229,13 @@ def association(cohort: Cohort) -> Association:
     Returns
     -------
     Association
-        NaN with a single group.
+        NaN with a single group, and where the count of a group is masked: it would give it.
     """
     K = cohort.groups.n_groups
+    if cohort.protection is not None:
+        member = np.eye(K)
+        if cohort.protection.rate_masks(member, KINDS["events"], KINDS["n"]).any():
+            return Association(np.nan, np.nan, np.nan, np.nan)
     table = confusion_counts(cohort.y, 0 * cohort.s, cohort.groups.codes, K, cohort.weights)
     # rows of unequal weight tell less
     return cramers_v(table.sum(axis=2).astype(np.float64), cohort.kish)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cfair.analyses.observed import rate_masks, targets
 from cfair.cohort import Cohort
-from cfair.disclosure import KINDS, MASKED, SMALL, Protection, why_rate_masked
+from cfair.disclosure import KINDS, MASKED, SMALL, Protection, small_masks, why_rate_masked
 from cfair.estimators.confusion import RATE_CELLS
 from cfair.inference.influence import RateCovariance
 from cfair.inference.replicates import RateDraws
@@ -22,6 +22,8 @@ from cfair.results.rates import MetricRows
 Array = NDArray[np.float64]
 Masks = NDArray[np.int8]
 
+#: Values of a column up to which its mean may be solved for how many rows have each.
+_FEW_VALUES = 12
 #: The observed rate that is of the same rows as a counterfactual one.
 _SAME: dict[str, str] = {"cfpr": "fpr", "cfnr": "fnr"}
 
@@ -90,6 +92,47 @@ def small_subgroup_masks(cohort: Cohort, metrics: Sequence[str]) -> dict[str, Ma
         return None
     n = protection.masks(targets(cohort), KINDS["n"])
     return {m: _worst(rate_masks(cohort, _SAME.get(m, m)), n * (m in _SAME)) for m in metrics}
+
+
+def intervention_masks(
+    cohort: Cohort, flagged: NDArray[np.integer]
+) -> tuple[dict[str, Masks], Protection] | None:
+    """What becomes of rates under an intervention on membership, and of observed ones beside them.
+
+    The rule judged is another call of the same patients: its counts may be shown where, with all
+    that is shown of the declared call, no small count follows from them.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    flagged : (n,) array of 0 and 1
+        The rule's call of every row in its own group.
+
+    Returns
+    -------
+    masks : dict of str to (K,) array
+    protection : Protection
+        Of cells of outcome, declared call, and the rule's call in place of treatment.
+    """
+    if cohort.protection is None:
+        return None
+    K = cohort.groups.n_groups
+    cell = (cohort.groups.codes * 2 + cohort.y.astype(np.intp)) * 2 + cohort.s
+    cells = np.bincount(cell * 2 + flagged, minlength=8 * K).reshape(-1, 2, 2, 2)
+    member, size = np.eye(K), np.argsort(-cohort.groups.sizes, kind="stable")
+    kinds = KINDS["non_events"], KINDS["events"]
+    wanted = [(member[[k]], kind) for k in size for kind in kinds]
+    wanted.append((cohort.partitions[0], KINDS["n"]))
+    both = cohort.protection.with_treatment(
+        cells.astype(np.float64), cohort.partitions, wanted=wanted
+    )
+    n = both.masks(member, KINDS["n"])
+    found: dict[str, Masks] = {}
+    for metric, kind in zip(("fpr", "fnr"), kinds, strict=True):
+        unflagged = untreated(kind)
+        own = both.rate_masks(member, unflagged, unflagged + unflagged[..., ::-1])
+        found[metric], found[f"c{metric}"] = own, _worst(own, n)
+    return found, both
 
 
 def _worst(*masks: Masks) -> Masks:
@@ -209,6 +252,7 @@ def masked_overlap(
     effective.loc[lost, rest] = np.nan
     own = arms.ravel() > 0
     counts = ["n", "truncated_low", "truncated_high"]
+    cut = small_masks([found.truncated_low, found.truncated_high], protection.below)
     figures = [c for c in propensities if c not in ("group", "treated", *counts)]
     propensities[counts] = propensities[counts].astype("Int64")
     propensities.loc[own, counts] = pd.NA
@@ -217,12 +261,53 @@ def masked_overlap(
     propensities[counts[1:]] = propensities[counts[1:]].mask(propensities[counts[1:]] > 0)
     balance = found.balance.copy()
     if propensity is not None and propensity.design is not None:
-        X = np.asarray(propensity.design.matrix)
-        named = zip(propensity.design.names, ((X == 0) | (X == 1)).all(axis=0), strict=True)
-        binary = balance["term"].isin([name for name, is_binary in named if is_binary])
-        balance.loc[binary, balance.columns[1:]] = np.nan
-        balance["note"] = np.where(binary, f"{MASKED}the mean of 0 and 1 would give a count", "")
-    return replace(found, effective=effective, propensities=propensities, balance=balance)
+        design = propensity.design
+        telling = [
+            name
+            for name, x in zip(design.names, np.asarray(design.matrix).T, strict=True)
+            if gives_counts(x, cohort.groups.codes)
+        ]
+        hidden = balance["term"].isin(telling)
+        balance.loc[hidden, balance.columns[1:]] = np.nan
+        balance["note"] = np.where(hidden, f"{MASKED}its mean would give a count", "")
+    return replace(
+        found,
+        effective=effective,
+        propensities=propensities,
+        balance=balance,
+        truncated_low=int(cut[0]),
+        truncated_high=int(cut[1]),
+    )
+
+
+def gives_counts(x: Array, codes: NDArray[np.integer]) -> bool:
+    """Whether the mean of a column is, or may be turned into, a number of rows.
+
+    That is so of columns of few values, however they are coded, and of those that are constant
+    within a group, as products with an attribute are.
+
+    Parameters
+    ----------
+    x : (n,) array
+    codes : (n,) array of int
+        Groups.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> codes, age = np.repeat([0, 1], 20), np.arange(40.0)
+    >>> gives_counts(age, codes), gives_counts(codes, codes), gives_counts(age * codes, codes)
+    (False, True, True)
+    """
+    if len(np.unique(x)) <= _FEW_VALUES:
+        return True
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    least, most = (f.reduceat(x[order], starts) for f in (np.minimum, np.maximum))
+    return bool(((least == most) & (np.diff(starts, append=len(x)) > 1)).any())
 
 
 def _arm(protection: Protection, member: Array, d: int) -> Masks:

@@ -86,7 +86,7 @@ def _outcome_notes(cohort: Cohort, outcome: Outcome, *, alone: bool) -> list[str
         if alone
         else "double robustness is lost: the rates rest on the propensity alone"
     )
-    if names and not set(names) & set(outcome.columns):
+    if names and not set(names) & set(outcome.columns) and not _holds_the_call(outcome, cohort):
         notes.append(
             f"the outcome formula has neither the score nor its 0/1 form: where the event follows "
             f"{names[0]!r} beyond its other terms, {wrong}. Add {names[0]}."
@@ -98,6 +98,16 @@ def _outcome_notes(cohort: Cohort, outcome: Outcome, *, alone: bool) -> list[str
             f"groups beyond its other terms, {wrong}. Add {' * '.join(cohort.groups.attributes)}."
         )
     return notes
+
+
+def _holds_the_call(outcome: Outcome, cohort: Cohort) -> bool:
+    """Whether the call is among the terms by another name, alone or as a sum of terms."""
+    if outcome.design is None:
+        return False
+    X, call = np.asarray(outcome.design.matrix), cohort.s.astype(np.float64)
+    centred = np.column_stack([np.ones(len(X)), X])
+    rest = call - centred @ np.linalg.lstsq(centred.T @ centred, centred.T @ call, rcond=None)[0]
+    return bool(rest @ rest < 1e-8 * len(call))
 
 
 def _propensity_notes(cohort: Cohort, propensity: Propensity, outcome: Outcome | None) -> list[str]:
@@ -160,7 +170,7 @@ def overlap_notes(
         return []
     notes = []
     cut = found.truncated_high
-    few = is_masked(small_masks(cut, cohort.suppress_below))
+    few = is_masked(small_masks(cut, cohort.suppress_below)) or cut < 0
     if not few and cut > 0.01 * cohort.n_used:
         high = propensity.truncation[1]
         notes.append(

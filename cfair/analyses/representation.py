@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cfair.analyses.representation_masks import masked_tables, shown_of_cohort, shown_of_table
 from cfair.cohort import Cohort
 from cfair.columns import read_attribute, read_binary
-from cfair.disclosure import KINDS, check_below, is_masked
+from cfair.disclosure import KINDS, check_base, check_below, is_masked, rounded
 from cfair.errors import DataError
 from cfair.frame import as_table, is_name
 from cfair.groups import Factor
@@ -63,7 +65,11 @@ def representation(cohort: Cohort, thresholds: Thresholds) -> RepresentationResu
     if cohort.cluster is not None:
         notes.append("intervals of shares take rows as independent, clusters or not.")
     return RepresentationResult(
-        tables, tuple(cohort_facts(cohort)), tuple(notes), cohort.suppress_below
+        tables,
+        tuple(cohort_facts(cohort)),
+        tuple(notes),
+        cohort.suppress_below,
+        cohort.round_counts_to,
     )
 
 
@@ -87,6 +93,7 @@ def representation_of(
     level: float = 0.95,
     denominator: str = "known",
     suppress_below: int | None = None,
+    round_counts_to: int | None = None,
 ) -> RepresentationResult:
     """Who is in a table: counts and shares of attributes and their intersections.
 
@@ -122,6 +129,9 @@ def representation_of(
     suppress_below : int, optional
         Mask counts of 1 to one less, and further ones so that no masked one can be computed, as
         `cfair.Audit` does. A count of 0 is shown. By default nothing is masked.
+    round_counts_to : int, optional
+        Rows by all attributes, missing values and outcome are rounded to multiples of it, and all
+        figures are of these counts.
 
     Returns
     -------
@@ -146,7 +156,7 @@ def representation_of(
     2  F & White  1658   0.98
     """
     thresholds = check_thresholds(floor, min_count, disclosure, rate, level, denominator)
-    below = check_below(suppress_below)
+    below, base = check_below(suppress_below), check_base(round_counts_to)
     names = [cross] if is_name(cross) else list(cross)
     if not names:
         raise DataError("cross must name one or more columns, for example ['sex', 'race'].")
@@ -166,12 +176,18 @@ def representation_of(
         events = np.where(found.missing, np.nan, found.values)
         facts.append(("outcome", f"{found.name}, event {found.event}: "))
     attributes = list(with_missing(attributes, missing))
-    tables = describe(attributes, thresholds, events=events)
-    shown = shown_of_table(attributes, events, below)
+    repeats = None
+    if base is not None:
+        first, repeats = _rounded(attributes, events, base)
+        attributes = [replace(a, codes=a.codes[first]) for a in attributes]
+        events = None if events is None else events[first]
+    tables = describe(attributes, thresholds, events=events, repeats=repeats)
+    shown = shown_of_table(attributes, events, below, repeats)
     tables = masked_tables(tables, shown)
     if events is not None:
-        unknown = float(np.isnan(events).sum())
-        counts = [float(np.nansum(events)), float(len(events)) - unknown, unknown]
+        each = np.ones(len(events)) if repeats is None else repeats.astype(np.float64)
+        unknown = float(each[np.isnan(events)].sum())
+        counts = [float(each[events == 1].sum()), float(each.sum()) - unknown, unknown]
         if shown is not None:
             every = np.ones((1, shown.cells.shape[1]))
             kinds = (KINDS["events"], KINDS["n"] - KINDS["fp"], KINDS["fp"])
@@ -181,7 +197,23 @@ def representation_of(
             n = text.count(counts[2])
             notes.append(f"{found.name} is missing in {n} rows: neither events nor non-events.")
     facts[0] = ("table", _rows(tables, missing))
-    return RepresentationResult(tables, tuple(facts), tuple(notes), below)
+    return RepresentationResult(tables, tuple(facts), tuple(notes), below, base)
+
+
+def _rounded(
+    attributes: Sequence[Factor], events: NDArray[np.float64] | None, base: int
+) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """A row of each combination of values, and its rounded number; without those rounded to 0."""
+    outcome = np.zeros(len(attributes[0].codes)) if events is None else np.nan_to_num(events, nan=2)
+    keys = np.column_stack([*(a.codes for a in attributes), outcome.astype(np.intp)])
+    _, first, n = np.unique(keys, axis=0, return_index=True, return_counts=True)
+    counts = rounded(n, base)
+    if not counts.any():
+        raise DataError(
+            f"round_counts_to={base}: every count is rounded to 0. Cross fewer attributes, or use "
+            "a smaller base."
+        )
+    return first[counts > 0], counts[counts > 0]
 
 
 def _rows(tables: RepresentationTables, missing: str) -> str:

@@ -81,7 +81,10 @@ def shown_of_cohort(cohort: Cohort) -> Shown | None:
 
 
 def shown_of_table(
-    attributes: Sequence[Factor], events: Array | None, below: int | None
+    attributes: Sequence[Factor],
+    events: Array | None,
+    below: int | None,
+    repeats: NDArray[np.integer] | None = None,
 ) -> Shown | None:
     """What may be shown of a table, of which rows may miss attributes.
 
@@ -91,6 +94,8 @@ def shown_of_table(
         Missing values have code -1.
     events : (n,) array of 0, 1 and NaN, or None
     below : int or None
+    repeats : (n,) array of int, optional
+        Rows that each entry stands for.
 
     Returns
     -------
@@ -104,7 +109,7 @@ def shown_of_table(
     cell = np.ravel_multi_index(codes, with_missing)
     outcome = 0 if events is None else np.where(np.isnan(events), 1, np.where(events == 1, 2, 0))
     K = int(np.prod(with_missing))
-    counts = np.bincount(cell * 4 + outcome, minlength=4 * K).reshape(K, 2, 2).astype(float)
+    counts = np.bincount(cell * 4 + outcome, repeats, 4 * K).reshape(K, 2, 2).astype(float)
     at = np.array(np.unravel_index(np.arange(K), with_missing))
     levels = [(np.arange(size)[:, None] == at[k]).astype(float) for k, size in enumerate(sizes)]
     missing = np.array([at[k] == size for k, size in enumerate(sizes)], dtype=float)

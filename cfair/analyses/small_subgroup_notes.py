@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cfair.cohort import Cohort
+from cfair.disclosure import KINDS
 from cfair.frame import show_some
 from cfair.inference.drawn_estimates import DrawnEstimates
 from cfair.inference.estimates import RateEstimates
@@ -23,8 +24,9 @@ FAIRCFINT_SPREAD = "the spread of faircfint's draws is no standard error"
 _ENOUGH = 10
 #: Effective untreated events or non-events from which a group can stand alone.
 _ALONE = 30.0
-#: Difference in a group's share from which an external population is said to be another.
-_OTHER_SHARES = 0.05
+#: Difference in a group's share from which an external population is said to be another, and the
+#: ratio: the rate of a small group moves with its share, however little that is of all.
+_OTHER_SHARES, _OTHER_RATIO = 0.05, 1.5
 
 
 def method_notes(permutes: bool, kind: str | None) -> list[str]:
@@ -187,10 +189,14 @@ def external_notes(cohort: Cohort, external: External, permutes: bool) -> list[s
         groups = cohort.groups
         here = np.bincount(groups.codes, cohort.weights, groups.n_groups)
         own, other = here / here.sum(), external.mass / external.mass.sum()
+        low, high = np.minimum(own, other), np.maximum(own, other)
+        differs = (high - low > _OTHER_SHARES) | (high > _OTHER_RATIO * low)
+        if cohort.protection is not None:  # a share of masked rows is their number
+            differs &= cohort.protection.masks(np.eye(groups.n_groups), KINDS["n"]) == 0
         apart = [
-            f"{groups.names[k]} {100 * other[k]:.0f}% ({100 * own[k]:.0f}%)"
-            for k in np.argsort(-np.abs(other - own), kind="stable")
-            if abs(other[k] - own[k]) > _OTHER_SHARES
+            f"{groups.names[k]} {100 * other[k]:.2g}% ({100 * own[k]:.2g}%)"
+            for k in np.argsort(low - high, kind="stable")
+            if differs[k]
         ]
         if apart:
             weighted = " Give external_weights= if it is a sample with weights." * (

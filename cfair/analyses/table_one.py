@@ -233,6 +233,8 @@ def _numeric(
     if cohort.protection is not None:  # without its number of values a mean gives no sum away
         n = cohort.protection.masks(member, KINDS["n"])
         masks = np.where(masks == SMALL, SMALL, n).astype(np.int8)
+    unit = int(np.frexp(np.abs(x[~lost]).max(initial=0.0))[1])
+    x = np.ldexp(x, -unit)  # no square overflows
     stats = np.full((4, len(member)), np.nan)
     mean, at = np.full(len(member), np.nan), range(len(member))
     for j, target in enumerate(member):
@@ -243,10 +245,11 @@ def _numeric(
             stats[:2, j] = mean[j], sd
             if median:
                 stats[0, j], stats[2, j], stats[3, j] = np.quantile(inside, [0.5, 0.25, 0.75])
-    low, high = (stats[2], stats[3]) if median else (stats[1], stats[1])
     smd = np.full(len(member), np.nan)
     if differences:
         smd[:] = _largest([(mean[j : j + 1], stats[1:2, j : j + 1] ** 2) for j in at[1:]])
+    stats = np.ldexp(stats, unit)
+    low, high = (stats[2], stats[3]) if median else (stats[1], stats[1])
     kind = "median [IQR]" if median else "mean (SD)"
     rows = _rows(
         name, "", kind, groups, below, masks,

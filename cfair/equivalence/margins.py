@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -359,6 +359,23 @@ def margin_from_patients(
     return min(value, 1 / value), max(value, 1 / value)
 
 
+class MarginInPatients(NamedTuple):
+    """What a margin means in numbers of patients; prints its sentence.
+
+    Attributes
+    ----------
+    worse, better : float
+    words : str
+    """
+
+    worse: float
+    better: float
+    words: str
+
+    def __str__(self) -> str:
+        return self.words
+
+
 def margin_in_patients(
     margin: tuple[float, float] | None = None,
     *,
@@ -366,7 +383,7 @@ def margin_in_patients(
     per: float = 100,
     metric: str = "sensitivity",
     contrast: str = "ratio",
-) -> tuple[float, float, str]:
+) -> MarginInPatients:
     """What a margin means in numbers of patients.
 
     Parameters
@@ -382,10 +399,10 @@ def margin_in_patients(
 
     Returns
     -------
-    worse, better : float
-        Of `per` patients, how many more and how many fewer may be missed or flagged wrongly than in
-        the reference group. A margin that no rate can reach counts to the last patient.
-    words : str
+    MarginInPatients
+        The tuple (worse, better, words): of `per` patients, how many more and how many fewer may be
+        missed or flagged wrongly than in the reference group, and the same in a sentence, which it
+        prints. A margin that no rate can reach counts to the last patient.
 
     Raises
     ------
@@ -398,10 +415,10 @@ def margin_in_patients(
 
     Examples
     --------
-    >>> worse, better, words = margin_in_patients((0.90 / 0.95, 0.95 / 0.90), rate=0.95)
-    >>> round(worse, 6)
+    >>> found = margin_in_patients((0.90 / 0.95, 0.95 / 0.90), rate=0.95)
+    >>> found.worse
     5.0
-    >>> print(words)
+    >>> print(found)
     Of 100 patients with the event, at most 5 more missed (sensitivity 0.900 against 0.950) and at
     most 5 fewer (1.000, as far as a rate can go).
     """
@@ -420,7 +437,8 @@ def margin_in_patients(
         f"{reached[more]:.3f} against {rate:.3f}{limit[more]}) and at most {counts[fewer]:.3g} "
         f"fewer ({reached[fewer]:.3f}{limit[fewer]})."
     )
-    return float(counts[more]), float(counts[fewer]), words
+    worse, better = (round(float(counts[k]), 12) for k in (more, fewer))
+    return MarginInPatients(worse, better, words)
 
 
 def _inside(value: Any, name: str) -> float:

@@ -28,6 +28,7 @@ from cfair.frame import plain_column, show_some
 
 MAX_LEVELS = 2_000
 MAX_DESIGN_COLUMNS = 20_000
+_LARGEST = 1e100  # length of a design matrix whose squares can still be multiplied
 
 
 class _Refused(ValueError):  # noqa: N818
@@ -372,8 +373,9 @@ def evaluate(
         arrays = _by_placeholder(formula, values)
         built = patsy.build_design_matrices([info], arrays, NA_action=_KEEP_ALL)[0]
         matrix = np.ascontiguousarray(np.asarray(built, dtype=np.float64))
-        finite = np.isfinite(matrix.sum())  # no value but a finite one leaves the sum finite
-    if not finite:
+        # false for any value that is not finite; sums of larger ones overflow in the fit
+        usable = np.vdot(matrix, matrix) <= _LARGEST**2
+    if not usable:
         _refuse_infinite(formula, info, matrix, values)
     return matrix
 
@@ -382,14 +384,16 @@ def _refuse_infinite(
     formula: Formula, info: Any, matrix: NDArray[np.float64], values: Mapping[str, Any]
 ) -> None:
     for term, place in info.term_slices.items():
-        bad = ~np.isfinite(matrix[:, place]).all(axis=1)
+        bad = ~(np.abs(matrix[:, place]) < _LARGEST / 1e6).all(axis=1)
         if bad.any():
             first = "; ".join(
                 f"{c} = {show_some([repr(v) for v in np.asarray(values[c])[bad][:6].tolist()], 3)}"
                 for c in formula.columns_of(term.name())
             )
+            finite = np.isfinite(matrix[:, place]).all()
+            what = f"is beyond {_LARGEST / 1e6:g}" if finite else "is not a finite number"
             raise formula.error(
-                f"term {formula.show(term.name())!r} is not a finite number in {int(bad.sum())} "
+                f"term {formula.show(term.name())!r} {what} in {int(bad.sum())} "
                 f"rows ({first}). Change the term, or leave these rows out."
             )
 

@@ -198,17 +198,29 @@ def _slope_and_cross(added: Contributions, v: Array, a: Array, C: int) -> tuple[
     for model, derivative in zip(added.models, added.derivative, strict=True):
         slope_values = derivative * a[:, None]
         cross_values = v * (a * model.residual)[:, None]
-        slope = _by_cell_and_column(added.cell, slope_values, model.at, C)
+        slope = sums_by_cell(added.cell, slope_values, model.at, C)
         same = model.at is model.design and np.array_equal(cross_values, -slope_values)
         slopes.append(slope)  # w pi = o where nothing is truncated or weighted
-        crosses.append(
-            -slope if same else _by_cell_and_column(added.cell, cross_values, model.design, C)
-        )
+        crosses.append(-slope if same else sums_by_cell(added.cell, cross_values, model.design, C))
     return np.hstack(slopes), np.hstack(crosses)
 
 
-def _by_cell_and_column(cell: NDArray[np.intp], values: Array, X: Array, C: int) -> Array:
-    """Sums of the rows of X, times a value, in their cells."""
+def sums_by_cell(cell: NDArray[np.intp], values: Array, X: Array, C: int) -> Array:
+    """Sums of the rows of X, times a value, in their cells.
+
+    Parameters
+    ----------
+    cell : (n, e) array of int
+        Cells that each row adds to.
+    values : (n, e) array
+    X : (n, p) array
+    C : int
+        Number of cells.
+
+    Returns
+    -------
+    (C, p) array
+    """
     # The sparse product adds each row up in its cells, with no copy of X.
     n, e = cell.shape
     pointers = np.arange(0, n * e + 1, e)
@@ -235,7 +247,7 @@ def block_information(models: Sequence[FittedModel], weights: Array | None = Non
             blocks.append(model.information)
             continue
         variance = model.variance if weights is None else model.variance * weights
-        blocks.append(_cross_product(model.design, variance, model.design))
+        blocks.append(cross_product(model.design, variance, model.design))
     return np.asarray(block_diag(*blocks)) if blocks else np.zeros((0, 0))
 
 
@@ -247,7 +259,7 @@ def _meat(models: Sequence[FittedModel], a: Array) -> Array:
     return np.block(
         [
             [
-                _cross_product(one.design, r * t, other.design)
+                cross_product(one.design, r * t, other.design)
                 for other, t in zip(models, scores, strict=True)
             ]
             for one, r in zip(models, scores, strict=True)
@@ -255,8 +267,19 @@ def _meat(models: Sequence[FittedModel], a: Array) -> Array:
     )
 
 
-def _cross_product(X: Array, w: Array, Z: Array) -> Array:
-    """Sum of ``w x z'``, by blocks of rows that stay in cache."""
+def cross_product(X: Array, w: Array, Z: Array) -> Array:
+    """Sum of ``w x z'``, by blocks of rows that stay in cache.
+
+    Parameters
+    ----------
+    X : (n, p) array
+    w : (n,) array
+    Z : (n, m) array
+
+    Returns
+    -------
+    (p, m) array
+    """
     total = np.zeros((X.shape[1], Z.shape[1]))
     symmetric = X is Z and not (w < 0).any()
     for first in range(0, len(X), 8_192):

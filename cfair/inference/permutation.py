@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from cfair.inference.null_design import NullDesign, NullFit, fit_without_labels, null_design
 from cfair.inference.null_outcome import can_shift, outcome_sums
-from cfair.inference.null_sums import sums_engine
+from cfair.inference.null_sums import SumsEngine, run_sums, sums_engine
 from cfair.inference.refit import CounterfactualModels, Part
 from cfair.inference.replicates import label_blocks, own_labels
-from cfair.inference.resampling import run_streams, streams
+from cfair.inference.resampling import Stream, run_streams, streams
 from cfair.inference.rows import Arrangement
 
 Array = NDArray[np.float64]
@@ -100,11 +100,14 @@ def permutation_null(
     average at n = 5000 and 8e-6 at a million rows.
     """
     method, engine, at = _engine(models, exact, canonical=permutations is None)
-    draw = label_blocks(models.rows, at, permutations)
+    work = _work(engine, label_blocks(models.rows, at, permutations))
+    if permutations is None and isinstance(engine, SumsEngine):
+        by_run = run_sums(engine, at.rows)
+        work = work if by_run is None else by_run.replicates
     blocks = streams(seed, 1, n_perm if permutations is None else len(permutations))
     parts = list(
         run_streams(
-            lambda block: engine(draw(block)),
+            work,
             blocks,
             n_jobs=n_jobs,
             progress=progress,
@@ -121,20 +124,27 @@ def permutation_null(
     )
 
 
+def _work(
+    engine: SumsEngine | Callable[[Integers], Part], draw: Callable[[Stream], Integers]
+) -> Callable[[Stream], Part]:
+    """What draws labels and makes replicates of them."""
+    replicates = engine.replicates if isinstance(engine, SumsEngine) else engine
+    return lambda block: replicates(draw(block))
+
+
 def _engine(
     models: CounterfactualModels, exact: bool, *, canonical: bool
-) -> tuple[str, Callable[[Integers], Part], Arrangement]:
+) -> tuple[str, SumsEngine | Callable[[Integers], Part], Arrangement]:
     """How the models follow the labels, what turns labels into replicates, and their order."""
     rows = models.rows
     if models.estimator == "ipw" and (models.treatment is None or models.treatment.in_sample):
         design = null_design(models.treatment, models.pi, models.truncation)
-        start = fit_without_labels(rows.d, design, rows.weights)
+        start = _start(models, design)
         method = _choose_method(rows.d, design, start, exact)
         if method in (FIXED, GROUP_SUMS):
             by_cell = np.argsort(rows.cell, kind="stable")
             at = rows.canonical(start.fitted) if canonical else rows.arranged(by_cell)
-            engine = sums_engine(at.rows, design.arranged(at), start.arranged(at))
-            return method, engine.replicates, at
+            return method, sums_engine(rows, at, design, start), at
         keys = [start.fitted]
     else:
         method = _method_for_models(models, exact)
@@ -159,6 +169,14 @@ def _engine(
         )
 
     return method, refit, at
+
+
+def _start(models: CounterfactualModels, design: NullDesign) -> NullFit:
+    """The fit without labels: that of the full sample, where it has none."""
+    coef, fitted, pi = models.coef, models.fitted, models.pi
+    if design.free_of_attributes and coef is not None and fitted is not None and pi is not None:
+        return NullFit(coef[~np.isnan(coef)], fitted, pi)
+    return fit_without_labels(models.rows.d, design, models.rows.weights)
 
 
 def _method_for_models(models: CounterfactualModels, exact: bool) -> str:

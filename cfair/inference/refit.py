@@ -118,7 +118,8 @@ class CounterfactualModels:
     @property
     def keys(self) -> list[Array]:
         """Numbers that tell rows apart."""
-        known = (self.fitted, self.pi, self.mu0)
+        # where there are probabilities before truncation, those after it tell nothing apart
+        known = (self.pi if self.fitted is None else self.fitted, self.mu0)
         return [*self.content, *(values for values in known if values is not None)]
 
     def contributions(

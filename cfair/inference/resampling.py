@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
 T = TypeVar("T")
+S = TypeVar("S", "Stream", "StreamGroup")
 
 #: Replicates that share a random stream; fixed, so that batches and workers change no number.
 STREAM = 25
@@ -101,9 +102,45 @@ def streams(seed: int, purpose: int, n_replicates: int) -> list[Stream]:
     ]
 
 
+@dataclass(frozen=True)
+class StreamGroup:
+    """Blocks of replicates that are worked on together, each with random numbers of its own.
+
+    Attributes
+    ----------
+    streams : tuple of Stream
+    """
+
+    streams: tuple[Stream, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of replicates."""
+        return sum(stream.size for stream in self.streams)
+
+
+def stream_groups(blocks: Sequence[Stream], together: int) -> list[StreamGroup]:
+    """Group blocks of replicates, whatever the number of workers.
+
+    Parameters
+    ----------
+    blocks : sequence of Stream
+    together : int
+        Blocks in a group.
+
+    Returns
+    -------
+    list of StreamGroup
+    """
+    return [
+        StreamGroup(tuple(blocks[first : first + together]))
+        for first in range(0, len(blocks), together)
+    ]
+
+
 def run_streams(
-    work: Callable[[Stream], T],
-    blocks: Sequence[Stream],
+    work: Callable[[S], T],
+    blocks: Sequence[S],
     *,
     n_jobs: int | None = 1,
     progress: bool = False,
@@ -114,8 +151,8 @@ def run_streams(
 
     Parameters
     ----------
-    work : callable of a Stream
-    blocks : sequence of Stream
+    work : callable of a Stream, or of a StreamGroup
+    blocks : sequence of these
     n_jobs : int or None, default 1
         As in joblib; ``joblib.parallel_config`` is respected.
     progress : bool, default False
@@ -187,6 +224,7 @@ def shuffled_labels(labels: Integers, n_replicates: int, rng: np.random.Generato
 
 
 _SORT_UP_TO = 100_000
+_REFILL_FROM = 20_000
 
 
 def _shuffle_by_sorting(labels: Integers, result: Integers, rng: np.random.Generator) -> None:
@@ -220,13 +258,11 @@ def _shuffle_by_filling(labels: Integers, result: Integers, rng: np.random.Gener
 
     A labelling with the right counts whose law does not change when rows are exchanged is a uniform
     permutation. So each row takes a label from one random byte, by a table that fills each group to
-    five standard deviations below its size; a draw that overfills a group is drawn again.
+    a little below its size; a draw that overfills a group is drawn again.
     """
     n = len(labels)
     sizes = np.bincount(labels)
-    share = sizes / n
-    aim = np.maximum(sizes - 5 * np.sqrt(n * share * (1 - share)), 0) / n
-    entries = np.floor(256 * aim).astype(np.intp)
+    entries = byte_shares(sizes)
     free = len(sizes)
     table = np.full(256, free, dtype=np.uint16 if free > 255 else labels.dtype)
     table[: entries.sum()] = np.repeat(np.arange(len(sizes)), entries)
@@ -238,7 +274,46 @@ def _shuffle_by_filling(labels: Integers, result: Integers, rng: np.random.Gener
             left = sizes - np.bincount(drawn, minlength=free + 1)[:free]
             if (left >= 0).all():
                 break
-        rest = np.repeat(np.arange(free), left).astype(labels.dtype)
-        rng.shuffle(rest)
-        drawn[drawn == free] = rest
+        drawn[drawn == free] = shuffled_rest(left, rng)
         row[:] = drawn
+
+
+def byte_shares(sizes: Integers) -> NDArray[np.intp]:
+    """How many of the 256 bytes stand for each group, so that groups are hardly ever overfilled.
+
+    Parameters
+    ----------
+    sizes : (K,) array of int
+
+    Returns
+    -------
+    (K,) array of int
+        Five standard deviations below the share of the group.
+    """
+    n = max(1, int(sizes.sum()))
+    share = sizes / n
+    aim = np.maximum(sizes - 5 * np.sqrt(n * share * (1 - share)), 0) / n
+    return np.floor(256 * aim).astype(np.intp)
+
+
+def shuffled_rest(left: Integers, rng: np.random.Generator) -> Integers:
+    """Labels that are left over, in random order.
+
+    Parameters
+    ----------
+    left : (K,) array of int
+        How many of each.
+    rng : Generator
+
+    Returns
+    -------
+    (sum of left,) array of int
+    """
+    rest = np.repeat(np.arange(len(left)), left).astype(label_type(len(left)))
+    shuffled = np.empty_like(rest[None])
+    # the keys of more rows have 64 bits and take twice as long as filling once more
+    if len(rest) > _REFILL_FROM:
+        _shuffle_by_filling(rest, shuffled, rng)
+    else:
+        _shuffle_by_sorting(rest, shuffled, rng)
+    return shuffled[0].astype(np.intp)

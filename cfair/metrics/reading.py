@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from cfair.cohort import Cohort, Dropped, build_cohort
 from cfair.columns import read_attribute, read_binary
-from cfair.errors import CfairWarning, CutoffWarning, DataError, warn
+from cfair.errors import CfairWarning, DataError, warn
 from cfair.frame import as_table, show_some
 from cfair.groups import Factor, Groups, cross, factor
 from cfair.options import check_option
@@ -94,17 +93,15 @@ def read_arrays(
         groups=[column(values, name) for name, values in attributes],
         missing=missing,
         both_outcomes=both_outcomes,
+        warn_one_call=y_score is None,  # no call is made of a score: its cutoff means nothing
     )
-    with warnings.catch_warnings():
-        if y_score is not None:  # no call is made of it: its place beside a cutoff means nothing
-            warnings.simplefilter("ignore", CutoffWarning)
-        try:
-            cohort = build_cohort(rows, roles)
-        except DataError:
-            # the cohort's own advice names options that functions of arrays have not
-            _check_zero_or_one(roles.outcome, y_true)
-            _check_zero_or_one(roles.prediction, y_pred)
-            raise
+    try:
+        cohort = build_cohort(rows, roles)
+    except DataError:
+        # the cohort's own advice names options that functions of arrays have not
+        _check_zero_or_one(roles.outcome, y_true)
+        _check_zero_or_one(roles.prediction, y_pred)
+        raise
     _warn_of_dropped(cohort.dropped, cohort.n_read)
     return cohort
 

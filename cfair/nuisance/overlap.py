@@ -39,7 +39,8 @@ class Overlap:
         untreated are to look like everybody. Empty if propensities were given. Sampling weights, if
         there are any, are in every mean and standard deviation.
     truncated_low, truncated_high : int
-        Rows cut at the lower and at the upper limit.
+        Rows cut at the lower and at the upper limit; ``-t`` where disclosure control says fewer
+        than t.
     """
 
     propensities: pd.DataFrame
@@ -49,11 +50,23 @@ class Overlap:
     truncated_high: int
 
     def __repr__(self) -> str:
-        table = self.effective.round(2).to_string(index=False, na_rep="–")
-        return (
-            f"Overlap: {self.truncated_low:,} rows truncated below, {self.truncated_high:,} above\n"
-            f"{table}\n(.propensities, .effective and .balance are frames)"
+        # cell by cell, since pandas prints numbers as its options say
+        cells = [list(self.effective.columns), *map(_shown, self.effective.itertuples(index=False))]
+        widths = [max(len(row[j]) for row in cells) for j in range(len(cells[0]))]
+        table = "\n".join("  ".join(map(str.rjust, row, widths)) for row in cells)
+        low, high = (
+            f"<{-n:,}" if n < 0 else f"{n:,}" for n in (self.truncated_low, self.truncated_high)
         )
+        return (
+            f"Overlap: {low} row{'s' * (low != '1')} truncated below, {high} above\n{table}\n"
+            "(.propensities, .effective and .balance are frames)"
+        )
+
+
+def _shown(row: tuple[object, ...]) -> list[str]:
+    """A line of `Overlap.effective` as text; an en dash where there is no number."""
+    kinds = {str: "", float: ".2f"}
+    return ["–" if pd.isna(v) else format(v, kinds.get(type(v), ",")) for v in row]  # type: ignore[call-overload]
 
 
 def overlap(cohort: Cohort, propensity: Propensity) -> Overlap:

@@ -29,6 +29,8 @@ def plot_overlap(
     names: Sequence[str] | None = None,
     truncation: tuple[float, float] = (0.005, 0.995),
     ax: Axes | None = None,
+    masked: Sequence[int] = (),
+    below: int | None = None,
 ) -> Axes:
     """Propensities of the treated and the untreated.
 
@@ -46,6 +48,10 @@ def plot_overlap(
         Limits that propensities are cut at, drawn as dashed lines.
     ax : matplotlib Axes, optional
         Drawn into; a new figure by default.
+    masked : sequence of int, optional
+        Groups whose numbers of rows are not to be seen; their rows say so.
+    below : int, optional
+        A smaller number of rows outside the limits is not told.
 
     Returns
     -------
@@ -80,8 +86,12 @@ def plot_overlap(
         ]
         layout.head(ax, "Overlap of treated and untreated", f"{len(pi):,} rows{left_out}")
     else:
-        ax, handles = _by_group(ax, pi, d, codes[known], names)
-        labels = ["treated", "untreated", "arm without rows"]
+        ax, handles = _by_group(ax, pi, d, codes[known], names, masked)
+        labels = [
+            "treated",
+            "untreated",
+            "masked, or an arm without rows" if masked else "arm without rows",
+        ]
         layout.head(
             ax,
             "Overlap of treated and untreated by group",
@@ -92,8 +102,10 @@ def plot_overlap(
         ax.axvline(x, color="black", linestyle=(0, (4, 3)), linewidth=0.9, zorder=2)
         for x in (low, high)
     ]
-    outside = np.count_nonzero((pi < low) | (pi > high))
-    labels.append(f"truncation at {low:g} and {high:g} ({outside:,} rows outside)")
+    outside = int(np.count_nonzero((pi < low) | (pi > high)))
+    told = f"<{below}" if below is not None and 0 < outside < below else f"{outside:,}"
+    rows = "row" if told == "1" else "rows"
+    labels.append(f"truncation at {low:g} and {high:g} ({told} {rows} outside)")
     marked = codes is not None and handles[-1] is not None
     ax.set_xlim(-0.065 if marked else -0.02, 1.02)
     ax.set_xticks(np.linspace(0, 1, 6))
@@ -159,26 +171,33 @@ def _by_group(
     d: NDArray[np.int_],
     codes: NDArray[np.intp],
     names: Sequence[str],
+    masked: Sequence[int],
 ) -> tuple[Axes, list[Artist | None]]:
     K = len(names)
     cells = np.bincount(2 * codes + d, minlength=2 * K).reshape(K, 2)
-    ax = layout.row_axes(ax, layout.row_labels(names, cells.sum(axis=1)), 2, extra=1.3)
+    hidden = np.isin(np.arange(K), np.asarray(masked, dtype=int))
+    sizes = [None if lost else n for n, lost in zip(cells.sum(axis=1), hidden, strict=True)]
+    ax = layout.row_axes(ax, layout.row_labels(names, sizes), 2, extra=1.3)
     quantiles = np.full((K, 2, len(_QUANTILES)), np.nan)
-    for k, arm in np.argwhere(cells > 0):
+    for k, arm in np.argwhere((cells > 0) & ~hidden[:, None]):
         quantiles[k, arm] = np.quantile(pi[(codes == k) & (d == arm)], _QUANTILES)
     handles: list[Artist | None] = [_boxes(ax, quantiles[:, arm], arm) for arm in (1, 0)]
     size = layout.row_size(ax, K)
-    nobody = [(float(k), "no rows") for k in np.flatnonzero(cells.sum(axis=1) == 0)]
+    nobody = [(float(k), "masked") for k in np.flatnonzero(hidden)]
+    nobody += [(float(k), "no rows") for k in np.flatnonzero(~hidden & (cells.sum(axis=1) == 0))]
     one_arm = [
         (_lane(k, arm), f"no {_ARMS[arm]}")
         for k, arm in np.argwhere(cells == 0)
-        if cells[k].sum() > 0
+        if cells[k].sum() > 0 and not hidden[k]
     ]
     empty = nobody + one_arm
     positions, notes = [y for y, _ in empty], [note for _, note in empty]
     # The text begins to the right of the lower truncation limit.
     handles.append(layout.mark_undefined(ax, positions, notes, 0.85 * size, gap=26))
-    layout.right_column(ax, [f"{n1:,} / {n0:,}" for n0, n1 in cells], "treated / untreated", size)
+    told = [
+        "–" if lost else f"{n1:,} / {n0:,}" for (n0, n1), lost in zip(cells, hidden, strict=True)
+    ]
+    layout.right_column(ax, told, "treated / untreated", size)
     return ax, handles
 
 

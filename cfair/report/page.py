@@ -13,6 +13,7 @@ from cfair.report.colours import DARK, LIGHT, variables
 from cfair.report.findings import findings
 from cfair.report.guideline import GUIDELINES, Facts, guideline_table
 from cfair.report.methods import methods
+from cfair.report.pictures import MOST_PAGE, within
 from cfair.report.sections import (
     cohort_blocks,
     counterfactual_blocks,
@@ -27,13 +28,16 @@ from cfair.report.sections import (
     plot_blocks,
     repeat_blocks,
     representation_blocks,
+    table_one_blocks,
 )
 from cfair.results.equivalence import EquivalenceResult
+from cfair.results.fitted_model import FitAndAuditResult
 from cfair.results.group_intervention import GroupInterventionResult
 from cfair.results.interaction import InteractionResult
 from cfair.results.observed import ObservedResult
 from cfair.results.performance import PerformanceResult
 from cfair.results.representation import RepresentationResult
+from cfair.results.table_one import TableOneResult
 from cfair.results.treated import TreatedResult
 
 _OTHERS = (
@@ -45,6 +49,9 @@ _OTHERS = (
 )
 
 
+_BESIDE = (FitAndAuditResult, TableOneResult)
+
+
 def write_report(
     path: Any,
     results: Sequence[Any],
@@ -52,6 +59,7 @@ def write_report(
     declaration: str,
     observe: Callable[[], ObservedResult],
     represent: Callable[[], RepresentationResult],
+    describe: Callable[[Sequence[str]], list[TableOneResult]] | None = None,
     title: str | None = None,
     question: str | None = None,
     guideline: str | None = None,
@@ -70,6 +78,8 @@ def write_report(
         The call that declared the audit.
     observe, represent : callable
         What computes observed rates and representation, where they are not among `results`.
+    describe : callable, optional
+        What makes Table 1, given columns that the results use beside those with a role.
     title, question, guideline, date, overwrite
         As for `cfair.Audit.report`.
 
@@ -94,16 +104,23 @@ def write_report(
         if text is not None and not isinstance(text, str):
             raise TypeError(f"{name} must be text, not {type(text).__name__}.")
     _check_kinds(results)
+    fitted = [r for r in results if isinstance(r, FitAndAuditResult)]
+    results = _opened(results)
     observed = next((r for r in results if isinstance(r, ObservedResult)), None) or observe()
     _check_same_audit(observed, results)
     represented = next((r for r in results if isinstance(r, RepresentationResult)), None)
     representation = represented or represent()
     others = [r for r in results if isinstance(r, _OTHERS)]
+    tables = [r for r in results if isinstance(r, TableOneResult)]
+    if not tables and describe is not None:
+        tables = describe(_columns(others))
     page = render(
         observed,
         representation,
         others,
         declaration=declaration,
+        tables=tables,
+        fitted=fitted,
         title=title,
         question=question,
         guideline=guideline,
@@ -154,15 +171,34 @@ def check_report(path: Any, overwrite: bool = True) -> Path:
 
 def _check_kinds(results: Sequence[Any]) -> None:
     for k, result in enumerate(results, start=1):
-        if not isinstance(result, (ObservedResult, RepresentationResult, *_OTHERS)):
+        if not isinstance(result, (ObservedResult, RepresentationResult, *_OTHERS, *_BESIDE)):
             raise TypeError(
                 f"result {k} is of type {type(result).__name__}, which a report does not hold. "
                 "Give what the verbs of an audit return, one after the other: "
                 "audit.report(path, audit.performance(), ...)."
             )
-    for kind in (ObservedResult, RepresentationResult):
+    for kind in (ObservedResult, RepresentationResult, FitAndAuditResult):
         if sum(isinstance(r, kind) for r in results) > 1:
             raise DataError(f"two results are of type {kind.__name__}. Give one.")
+
+
+def _opened(results: Sequence[Any]) -> list[Any]:
+    """The results, with those of a fitted model's audit in its place."""
+    found = []
+    there = {type(r) for r in results}
+    for result in results:
+        if isinstance(result, FitAndAuditResult):
+            inside = (result.observed, result.performance)
+            found += [r for r in inside if type(r) not in there]
+        else:
+            found.append(result)
+    return found
+
+
+def _columns(results: Sequence[Any]) -> list[str]:
+    """Columns that models of the results use, in order."""
+    cohorts = [r.cohort for r in results if hasattr(r, "cohort")]
+    return list(dict.fromkeys(str(name) for c in cohorts for name in c.data.columns))
 
 
 def _check_same_audit(observed: ObservedResult, results: Sequence[Any]) -> None:
@@ -184,12 +220,14 @@ def render(
     others: Sequence[Any],
     *,
     declaration: str,
+    tables: Sequence[TableOneResult] = (),
+    fitted: Sequence[FitAndAuditResult] = (),
     title: str | None = None,
     question: str | None = None,
     guideline: str | None = None,
     date: str | None = None,
 ) -> str:
-    """The page as text.
+    """The page as text, of no more than `MOST_PAGE` bytes as far as pictures can be spared.
 
     Parameters
     ----------
@@ -197,6 +235,8 @@ def render(
     representation : RepresentationResult
     others : sequence of results
     declaration : str
+    tables : sequence of TableOneResult
+    fitted : sequence of FitAndAuditResult
     title, question, guideline, date : str, optional
 
     Returns
@@ -216,20 +256,24 @@ def render(
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.get_template("report.html").render(
-        title=label(title or f"Audit of {cohort.rule} for {cohort.outcome_name}, by {by}"),
-        question=label(
+    sections = _sections(observed, representation, others, declaration, guideline, tables, fitted)
+    template = environment.get_template("report.html")
+    told = {
+        "title": label(title or f"Audit of {cohort.rule} for {cohort.outcome_name}, by {by}"),
+        "question": label(
             question
             or f"Do the errors of {cohort.rule}, called for {cohort.outcome_name}, differ between "
             f"groups by {by}?"
         ),
-        meaning=meaning_sentence(others),
-        date=label(date) if date else "",
-        sections=_sections(observed, representation, others, declaration, guideline),
-        light=variables(LIGHT),
-        dark=variables(DARK),
-        scheme="light dark",
-    )
+        "meaning": meaning_sentence(others),
+        "date": label(date) if date else "",
+        "light": variables(LIGHT),
+        "dark": variables(DARK),
+        "scheme": "light dark",
+    }
+    page = template.render(sections=sections, **told)
+    over = len(page.encode()) - MOST_PAGE
+    return page if over <= 0 else template.render(sections=within(sections, over), **told)
 
 
 def _sections(
@@ -238,12 +282,24 @@ def _sections(
     others: Sequence[Any],
     declaration: str,
     guideline: str | None,
+    tables: Sequence[TableOneResult],
+    fitted: Sequence[FitAndAuditResult],
 ) -> list[Section]:
     treated = [r for r in others if isinstance(r, TreatedResult)]
+    cohort = cohort_blocks(observed.cohort, others)
+    if observed.disclosure:
+        cohort.append(Paragraph(f"Disclosure control: {observed.disclosure}."))
     found: list[tuple[str, str, list[Block]]] = [
-        ("cohort", "Cohort", cohort_blocks(observed.cohort, others)),
-        ("findings", "Key findings", _finding_blocks(representation, observed, others)),
+        # first, since whoever reads findings has to know of which rates they are
         ("meaning", "What “counterfactual” means here", [meaning_table(others)]),
+        ("cohort", "Cohort", cohort),
+        ("findings", "Key findings", _finding_blocks(representation, observed, others)),
+    ]
+    if fitted:
+        found.append(("model", "Fitted model", [b for r in fitted for b in _fitted_blocks(r)]))
+    if tables:
+        found.append(("patients", "Patients by group", table_one_blocks(tables)))
+    found += [
         ("representation", "Representation", representation_blocks(representation)),
         ("observed", "Observed rates", observed_blocks(observed)),
     ]
@@ -279,6 +335,14 @@ _MORE: tuple[tuple[type, str, str, Callable[[Any], list[Block]]], ...] = (
     (PerformanceResult, "score", "Score quality", performance_blocks),
     (InteractionResult, "interaction", "Interaction of attributes", interaction_blocks),
 )
+
+
+def _fitted_blocks(result: FitAndAuditResult) -> list[Block]:
+    """How the model was fitted, and what to be careful about."""
+    rows = tuple((label(name), label(said)) for name, said in result.facts if said)
+    notes = tuple(label(note) for note in result.notes)
+    fitted: list[Block] = [Bullets(rows)]
+    return [*fitted, Bullets(notes, "warning")] if notes else fitted
 
 
 def _finding_blocks(

@@ -48,6 +48,7 @@ from cfair.results.rates import RatesResult
 from cfair.results.replicated import ReplicatedResult
 from cfair.results.report import shown_groups, treatment_fact
 from cfair.results.representation import RepresentationResult
+from cfair.results.table_one import TableOneResult
 from cfair.results.treated import TreatedResult
 
 #: Rows of a table of pairs, terms or notes; what is beyond is counted.
@@ -206,6 +207,30 @@ def meaning_sentence(others: Sequence[Any]) -> str:
         f"“Counterfactual” in this report means {' and, apart from these, '.join(parts)}; it does "
         "not mean explanations of single predictions."
     )
+
+
+def table_one_blocks(results: Sequence[TableOneResult]) -> list[Block]:
+    """Who the patients of each group are.
+
+    Parameters
+    ----------
+    results : sequence of TableOneResult
+
+    Returns
+    -------
+    list of blocks
+    """
+    found: list[Block] = []
+    for k, result in enumerate(results, start=1):
+        own = result._as_table(None, None, None, None, None, None)
+        parts = tuple(
+            Rows(label(name), tuple(tuple(label(cell.text) for cell in row) for row in rows))
+            for name, rows in own.sections
+        )
+        said = "Patients by group" + f", {k} of {len(results)}" * (len(results) > 1)
+        note = " ".join(map(label, own.notes))
+        found.append(Table(said, tuple(map(label, own.header)), parts, note=note))
+    return found
 
 
 # -- tables of rates ------------------------------------------------------------------------------
@@ -390,8 +415,11 @@ def representation_blocks(result: RepresentationResult) -> list[Block]:
 
     def row(name: object, r: Any) -> tuple[str, ...]:
         outcome = (count(r["events"]), count(r["non_events"])) if events else ()
-        few = "absent" if r["n"] == 0 else f"fewer than {t.min_count}" * (r["n"] < t.min_count)
-        few = "masked" if pd.isna(r["n"]) else few
+        if pd.isna(r["n"]):
+            few = "masked"
+        else:
+            few = f"fewer than {t.min_count}" * (0 < r["n"] < t.min_count)
+            few = "absent" if r["n"] == 0 else few
         share = rate(100 * r["share"], 100 * r["ci_low"], 100 * r["ci_high"], 1)
         return (label(name), count(r["n"]), share, *outcome, number(r["width"], 2), few)
 
@@ -883,7 +911,7 @@ def _overlap_blocks(result: TreatedResult) -> list[Block]:
         lines.append(f"A few untreated patients carry much of the weight in {names}.")
     else:
         lines.append("In no group do the weights halve the number of untreated patients.")
-    balance = found.balance
+    balance = found.balance[found.balance["smd_after"].notna()]
     if len(balance):
         before, after = balance["smd_before"].abs().max(), balance["smd_after"].abs().max()
         word = "at most the usual limit of" if after <= IMBALANCE else "above the usual limit of"
@@ -896,9 +924,8 @@ def _overlap_blocks(result: TreatedResult) -> list[Block]:
         Bullets(tuple(lines)),
         _effective_table(effective, name),
     ]
-    if below is not None:  # a mean of an indicator is a count of untreated patients of a group
-        blocks.append(_left_out("the table of balance and the plot of propensities", below))
-        return blocks
+    if len(balance) < len(found.balance):
+        blocks.append(_left_out("the balance of terms whose means would give counts", below or 0))
     if len(balance):
         blocks.append(_balance_table(balance, name))
     alt = (
@@ -996,8 +1023,8 @@ def repeat_blocks(declaration: str, results: Sequence[Any]) -> list[Block]:
         Table("Versions", ("Software", "Version"), (Rows("", rows),), text_columns=(1,)),
         Bullets(tuple(seeds)) if seeds else Paragraph("Nothing random: no seed was used."),
     ]
-    if any(r.cohort.suppress_below is not None for r in results if hasattr(r, "cohort")):
-        said = "A fingerprint of the data is left out: with it, guesses of masked counts could be "
+    if any(r.cohort.controlled for r in results if hasattr(r, "cohort")):
+        said = "A fingerprint of the data is left out: with it, guesses of counts could be "
         blocks.append(Paragraph(f"{said}checked."))
         return blocks
     prints: dict[str, list[str]] = {}

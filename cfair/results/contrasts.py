@@ -65,6 +65,9 @@ def metric_hint(metric: str, labels: Mapping[str, str]) -> str:
     return " Audit.performance() has it." if found in _SCORES else ""
 
 
+#: Why a comparison of two values has no interval.
+NO_SE = "a value has no standard error"
+
 #: All rows together, as a reference.
 OVERALL = "overall"
 
@@ -204,19 +207,17 @@ def contrast_frame(
             "p_value": c.p_value,
             "p_adjusted": adjusted,
         }
-        rates = zip(e.estimate[i], e.estimate[j], strict=True)
-        parts.append(pd.DataFrame(columns).assign(note=[_note(a, b, kind) for a, b in rates]))
+        a, b = e.estimate[i], e.estimate[j]
+        reasons = {
+            "a rate is undefined": np.isnan(a) | np.isnan(b),
+            "the reference rate is 0": (b == 0) & (kind == "ratio"),
+            NO_SE: np.isnan(c.se),
+        }
+        notes = np.select(list(reasons.values()), list(reasons), "")
+        parts.append(pd.DataFrame(columns).assign(note=notes))
     frame = pd.concat(parts, ignore_index=True)
     frame.insert(len(frame.columns) - 1, "family", adjust_p_values(frame, adjust))
     return frame
-
-
-def _note(a: float, b: float, kind: str) -> str:
-    if np.isnan(a) or np.isnan(b):
-        return "a rate is undefined"
-    if kind == "ratio" and b == 0:
-        return "the reference rate is 0"
-    return ""
 
 
 def adjust_p_values(frame: pd.DataFrame, adjust: str | None) -> str:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from cfair.disclosure import small_masks
 from cfair.errors import DataError
 from cfair.nuisance.crossfit import Folds
 from cfair.nuisance.outcome import Outcome
@@ -19,6 +18,7 @@ from cfair.results.report import (
     cohort_facts,
     disclosure_fact,
     notes_lines,
+    rows_told,
     treatment_fact,
 )
 from cfair.results.treated import COUNTERFACTUAL, INTERVAL_NAMES, TreatedResult
@@ -90,8 +90,7 @@ class CounterfactualResult(TreatedResult):
         if self.propensity is not None:
             low, high = self.propensity.truncation
             cut = int(np.count_nonzero(self.propensity.truncated))
-            told = text.count(float(small_masks(cut, self.cohort.suppress_below)))
-            rows = f"{told} rows truncated to [{low:g}, {high:g}]"
+            rows = f"{rows_told(cut, self.cohort)} truncated to [{low:g}, {high:g}]"
             facts.append(("propensity", f"{self.propensity.text};  {rows}"))
         model = self.outcome_model
         if model is not None:

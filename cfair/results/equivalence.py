@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cfair.cohort import Cohort
+from cfair.disclosure import rounding
 from cfair.equivalence.design import RULE_OF_FIVE, check_alpha
 from cfair.equivalence.margins import CONTRASTS, FOUR_FIFTHS, check_margin, check_metric
 from cfair.equivalence.tost import (
@@ -204,7 +205,10 @@ def pairs_of(
         # of weighted rates as many rows as would be as sure, and the events among them
         n = denominator if counted else np.nan_to_num(e.size)
         x = np.nan_to_num(events if counted else e.estimate * n)
-        table = x[i], n[i], x[j], n[j]
+        # a rate that is undefined, or masked, rests on no rows here, and not on 0 events of some
+        unknown = np.isnan(e.estimate[i] + e.estimate[j])
+        a, b, c, d = (np.where(unknown, 0.0, part) for part in (x[i], n[i], x[j], n[j]))
+        table = a, b, c, d
         if compared.to_all:
             test = tost_to_all(*table, (low, high), **options)
         else:
@@ -528,12 +532,29 @@ class EquivalenceResult(Printed):
 
     # -- print ----------------------------------------------------------------------------------
 
+    @property
+    def disclosure(self) -> str:
+        """What was rounded or masked, in a line; empty without disclosure control."""
+        first, below = rounding(self.cohort.round_counts_to), self.cohort.suppress_below
+        if below is None:
+            return first
+        lost = int(self._frame["estimate"].isna().sum())
+        masked = f"counts below {below} masked, and what would reveal them; "
+        masked += f"{lost:,} of {plural(len(self._frame), 'pair')} without an estimate"
+        return "; ".join(filter(None, [first, masked]))
+
     def summary(self) -> str:
         """The result as text, as `print` shows it."""
         return text.page(
             "Equivalence of rates between groups",
             [
-                text.facts([*cohort_facts(self.cohort), *self._facts()]),
+                text.facts(
+                    [
+                        *cohort_facts(self.cohort),
+                        ("disclosure", self.disclosure),
+                        *self._facts(),
+                    ]
+                ),
                 self._table(),
                 self._together(),
                 notes_lines(self.notes),

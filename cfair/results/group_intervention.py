@@ -16,7 +16,7 @@ from cfair.nuisance.under_groups import GroupMembership, OutcomeUnderGroups
 from cfair.results import text
 from cfair.results.replicated import ReplicatedResult
 from cfair.results.replicated_text import difference_lines, rate_tables, replicate_facts
-from cfair.results.report import cluster_fact, cohort_facts, notes_lines
+from cfair.results.report import cluster_fact, cohort_facts, disclosure_fact, notes_lines, rows_told
 
 Array = NDArray[np.float64]
 
@@ -168,6 +168,7 @@ class GroupInterventionResult(ReplicatedResult):
         facts["flagged"] = self.rule
         return [
             *facts.items(),
+            disclosure_fact(self),
             ("outcome model", self.outcome_model.text),
             ("membership", self._membership_fact()),
             ("folds", self._folds_fact()),
@@ -182,10 +183,8 @@ class GroupInterventionResult(ReplicatedResult):
         if self.membership_model is None:
             return ""
         low, high = self.truncation
-        return (
-            f"{self.membership_model.text};  {self.n_truncated:,} rows truncated to "
-            f"[{low:g}, {high:g}] in their own group"
-        )
+        cut = f"{rows_told(self.n_truncated, self.cohort)} truncated to [{low:g}, {high:g}]"
+        return f"{self.membership_model.text};  {cut} in their own group"
 
     def _folds_fact(self) -> str:
         if self.folds is None:

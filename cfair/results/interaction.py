@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from cfair.cohort import Cohort
+from cfair.disclosure import rounding
 from cfair.metrics.superadditivity import in_words
 from cfair.options import check_option
 from cfair.results import text
@@ -98,11 +99,12 @@ class InteractionResult(Printed):
 
     @property
     def disclosure(self) -> str:
-        """What was masked, in a line; empty without ``suppress_below``."""
+        """What was rounded or masked, in a line; empty without disclosure control."""
+        first = rounding(self.cohort.round_counts_to)
         if self.cohort.suppress_below is None:
-            return ""
+            return first
         lost = int(self._frame["contrast"].isna().sum())
-        return (
+        return (f"{first}; " if first else "") + (
             f"counts below {self.cohort.suppress_below} masked, and what would reveal them; "
             f"{lost:,} of {plural(len(self._frame), 'contrast')} undefined"
         )
@@ -170,13 +172,16 @@ class InteractionResult(Printed):
         for (a, b), part in frame.groupby(["attribute_a", "attribute_b"], sort=False):
             if lines:
                 lines.append("")
-            header = ["metric", text.one_line(a), text.one_line(b), "both", "a only", "b only"]
-            header += ["neither", "least n", "gap", "gap a", "gap b", "flag", "contrast", "p adj."]
-            header += ["than additive"]
-            lines += text.table(header, [self._row(row) for _, row in part.iterrows()], left=3)
+            rows = [row for _, row in part.iterrows()]
+            header = ["metric", text.one_line(a), text.one_line(b)]
+            rates = ["both", "a only", "b only", "neither", "least n", "gap", "gap a", "gap b"]
+            told = ["contrast", "p adj.", "than additive"]
+            lines += text.table([*header, *rates, "flag"], [self._rates(r) for r in rows], left=3)
+            lines += ["", *text.table([*header, *told], [self._told(r) for r in rows], left=3)]
         return lines + hidden
 
-    def _row(self, row: Any) -> list[str]:
+    def _rates(self, row: Any) -> list[str]:
+        """The four rates, and the gaps that the flag compares."""
         flag = "–" if pd.isna(row["superadditive"]) else ("flag" if row["superadditive"] else "")
         return [
             self.labels[row["metric"]],
@@ -185,6 +190,13 @@ class InteractionResult(Printed):
             self._least(row),
             *(text.short(row[f"gap_{name}"]) for name in ("both", "a", "b")),
             flag,
+        ]
+
+    def _told(self, row: Any) -> list[str]:
+        """The contrast, on a line of its own so that tables stay narrow."""
+        return [
+            self.labels[row["metric"]],
+            *self._levels(row),
             text.estimate(row["contrast"], row["ci_low"], row["ci_high"]),
             self._adjusted(row).removeprefix("= ").replace("< ", "<"),
             row["additivity"].removesuffix(" than additive"),

@@ -215,7 +215,17 @@ class ObservedResult(RatesResult):
         return [equalized_odds_row(both, block, measure) for block in self._by("tpr")]
 
     def aggregate(self, k: int) -> AggregateIntervals:
-        """Summaries of the differences of the k-th metric; a rate and its complement share them."""
+        """Summaries of the differences of the k-th metric; a rate and its complement share them.
+
+        Parameters
+        ----------
+        k : int
+            Position in `metrics`.
+
+        Returns
+        -------
+        AggregateIntervals
+        """
         other = _COMPLEMENTS.get(self.metrics[k])
         shared = other is not None and other in self.metrics
         return super().aggregate(self.metrics.index(str(other)) if shared else k)

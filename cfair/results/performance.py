@@ -34,6 +34,7 @@ from cfair.inference.score_estimates import BinnedError, ScoreEstimates
 from cfair.metrics.classification import severity
 from cfair.options import check_level, check_option
 from cfair.results import text
+from cfair.results.contrasts import NO_SE
 from cfair.results.gaps import Block, Measure
 from cfair.results.rates import RatesResult
 from cfair.results.report import (
@@ -50,6 +51,8 @@ from cfair.results.report import (
 )
 
 Array = NDArray[np.float64]
+
+_NO_SPREAD = "no standard error: these rows do not differ"
 
 
 @dataclass(frozen=True)
@@ -270,10 +273,9 @@ class PerformanceResult(RatesResult):
             attribute=attribute,
             level=level,
         )
-        silent = frame["note"] == ""
+        silent = frame["note"].isin(("", NO_SE))
         binned = frame["metric"].isin(("ece", "ece_debiased"))
         real = frame["metric"].map(lambda m: MEASURES[m].scale == "real")
-        frame.loc[silent & frame["se"].isna(), "note"] = "a value has no standard error"
         frame.loc[silent & binned, "note"] = "no interval: it depends on the sizes of the groups"
         if kind == "ratio":
             frame.loc[silent & real, "note"] = "a ratio of this metric has no meaning"
@@ -531,7 +533,6 @@ class PerformanceResult(RatesResult):
         notes = np.where(
             n == 0, "no rows", np.where(events == 0, "no events: not standardized", "")
         )
-        each = (len(names), len(cuts))
         target = np.repeat(np.arange(len(names)), len(cuts))
         return _curve_frame(
             names,
@@ -549,14 +550,18 @@ class PerformanceResult(RatesResult):
             treat_all=found.all_benefit.ravel(),
             treat_all_low=(found.all_benefit - q * found.all_se).ravel(),
             treat_all_high=(found.all_benefit + q * found.all_se).ravel(),
-            note=np.broadcast_to(notes[:, None], each).ravel(),
+            note=np.where(
+                np.isnan(found.se) & (notes == "")[:, None], _NO_SPREAD, notes[:, None]
+            ).ravel(),
         )
 
     def _require_curves(self) -> None:
         if self.cohort.suppress_below is not None:
             raise DataError(
                 "curves are masked by suppress_below=: every point counts patients at a cutoff of "
-                "its own, down to single ones. Make an Audit without it, and keep them inside."
+                "its own, down to single ones, and even coarse steps, set beside the masked counts "
+                "of the declared call, could give these. Make an Audit without it, and keep them "
+                "inside."
             )
 
     def _partition(self, attribute: str | None) -> tuple[int, tuple[str, ...]]:

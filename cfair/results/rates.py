@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cfair.cohort import Cohort, require_comparison
-from cfair.disclosure import MASKED, count_column, is_masked, policy
+from cfair.disclosure import MASKED, count_column, is_masked, policy, quiet, rounding
 from cfair.errors import DataError
 from cfair.estimators.disparity import STATISTICS
 from cfair.frame import show_some
@@ -112,6 +112,8 @@ class RatesResult(Printed):
         for values in self.counts.values():
             values.setflags(write=False)
         object.__setattr__(self, "counts", MappingProxyType(dict(self.counts)))
+        said = tuple(quiet(note, self.cohort.suppress_below) for note in self.notes)
+        object.__setattr__(self, "notes", said)
 
     # -- frames ---------------------------------------------------------------------------------
 
@@ -191,6 +193,10 @@ class RatesResult(Printed):
     @property
     def overall(self) -> pd.DataFrame:
         """A row per metric: all rows together; none where only groups have rates."""
+        return self._overall.copy()
+
+    @cached_property
+    def _overall(self) -> pd.DataFrame:
         groups = self.cohort.groups
         head = pd.DataFrame(index=range(1))
         return self._beyond_groups(head, groups.n_groups + len(groups.margins))
@@ -250,21 +256,36 @@ class RatesResult(Printed):
 
     @property
     def disclosure(self) -> str:
-        """What was masked, in a line; empty without ``suppress_below``."""
-        below = self.cohort.suppress_below
+        """What was rounded or masked, in a line; empty without disclosure control."""
+        below, first = self.cohort.suppress_below, rounding(self.cohort.round_counts_to)
         if below is None:
-            return ""
+            return first
         shown = dict(self.counts)  # of a single attribute the levels are the groups
         if len(self.cohort.groups.attributes) == 1:
             shown = {name: values[: self.cohort.groups.n_groups] for name, values in shown.items()}
         size = len(next(iter(shown.values())))
         rates = sum(note.startswith(MASKED) for r in self.rows for note in r.notes[:size])
-        return policy(below, shown, rates)
+        return "; ".join(filter(None, [first, policy(below, shown, rates)]))
 
     # -- comparisons ----------------------------------------------------------------------------
 
     def estimates_of(self, metric: str) -> RateEstimates:
-        """Estimates of one metric, by name."""
+        """Estimates of one metric, by name.
+
+        Parameters
+        ----------
+        metric : str
+            One of `metrics`.
+
+        Returns
+        -------
+        RateEstimates
+
+        Raises
+        ------
+        ValueError
+            If there is no such metric.
+        """
         if isinstance(metric, str) and metric not in self.metrics:
             raise ValueError(
                 f"metrics must be of {', '.join(map(repr, self.metrics))}, not {metric!r}."
@@ -333,7 +354,7 @@ class RatesResult(Printed):
         level = self.level if level is None else check_level(level)
         wanted = _chosen(metrics, self.compared)
         pairs = compared_groups(self.cohort.groups, attribute, reference)
-        if attribute is not None:
+        if attribute is not None or pairs.to_all:
             self._require_margins(wanted)
         return contrast_frame(
             [self.estimates_of(m) for m in wanted],
@@ -544,7 +565,17 @@ class RatesResult(Printed):
         return tuple(self.aggregate(k) for k in range(len(self.estimates)))
 
     def aggregate(self, k: int) -> AggregateIntervals:
-        """Summaries of the differences of the k-th metric, computed once."""
+        """Summaries of the differences of the k-th metric, computed once.
+
+        Parameters
+        ----------
+        k : int
+            Position in `metrics`.
+
+        Returns
+        -------
+        AggregateIntervals
+        """
         if k not in self._aggregates:
             found = self.estimates[k].aggregates(self.level, self.aggregate_interval)
             self._aggregates[k] = found
@@ -887,6 +918,8 @@ class RatesResult(Printed):
         if np.count_nonzero(groups.sizes) > 1:
             found[f"disparities by {whole}"] = self.plot_disparities
             found["gaps"] = self.plot_gaps
+        if self.has_margins:
+            found[f"forest by {whole}"] = self.plot_forest
         if self.has_margins:
             found["rates beside attributes"] = partial(self.plot_rates, marginals="both")
             found[f"heat map by {whole}"] = self.plot_heatmap

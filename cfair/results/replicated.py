@@ -307,6 +307,9 @@ class ReplicatedResult(RatesResult):
             note[compared] = [
                 f"{said}; {_NO_WALD}" if said else _NO_WALD for said in note[compared]
             ]
+        for e in self.estimates:
+            lost = (frame["metric"] == e.metric) & frame["ci_low"].isna() & (note == "")
+            note[lost] = e.equality.note or "a single pair has no variance"
         return frame.assign(**columns, n_valid=n_valid, note=note)
 
     def studentized_p_value(self, metric: str) -> float:

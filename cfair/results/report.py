@@ -99,6 +99,19 @@ def plural(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'s' * (n != 1)}"
 
 
+def rows_told(n: int, cohort: Cohort) -> str:
+    """A number of rows, masked if it is small and small ones are.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> [rows_told(n, SimpleNamespace(suppress_below=11)) for n in (1, 0, 20)]
+    ['<11 rows', '0 rows', '20 rows']
+    """
+    told = float(small_masks(n, cohort.suppress_below))
+    return f"{text.count(told)} rows" if is_masked(told) else plural(n, "row")
+
+
 def treatment_fact(cohort: Cohort) -> tuple[str, str]:
     """How many were treated."""
     assert cohort.d is not None

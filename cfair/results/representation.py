@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cfair.disclosure import count_column, is_masked, policy
+from cfair.disclosure import count_column, is_masked, policy, rounding
 from cfair.errors import DataError
 from cfair.frame import show_some
 from cfair.metrics.representation import (
@@ -47,24 +47,30 @@ class RepresentationResult(Printed):
     notes : tuple of str
     suppress_below : int, optional
         Counts from 1 to one less are masked.
+    round_counts_to : int, optional
+        Counts were rounded to multiples of it.
     """
 
     tables: RepresentationTables
     facts: tuple[tuple[str, str], ...]
     notes: tuple[str, ...] = ()
     suppress_below: int | None = None
+    round_counts_to: int | None = None
 
     @property
     def disclosure(self) -> str:
-        """What was masked, in a line; empty without ``suppress_below``."""
+        """What was rounded or masked, in a line; empty without disclosure control."""
+        of_audit = self.facts[0][0] == "cohort"
+        by = ("group, outcome and call",) if of_audit else ("cell and outcome",)
+        first = rounding(self.round_counts_to, *by)
         if self.suppress_below is None:
-            return ""
+            return first
         frames = [self.tables.cells, self.tables.levels]
         if len(self.tables.groups.attributes) == 1:
             frames = frames[:1]  # the levels are the cells
         names = [c for c in ("n", "events", "non_events") if c in frames[0]]
         counts = {c: np.concatenate([f[c].to_numpy(float) for f in frames]) for c in names}
-        return policy(self.suppress_below, counts)
+        return "; ".join(filter(None, [first, policy(self.suppress_below, counts)]))
 
     @property
     def cells(self) -> pd.DataFrame:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from cfair.disclosure import MASKED, small_masks
+from cfair.disclosure import MASKED
 from cfair.estimators.small_subgroup import SmallSubgroupSums
 from cfair.inference.influence import RateCovariance
 from cfair.inference.replicates import MIN_REPLICATES
@@ -24,6 +24,7 @@ from cfair.results.report import (
     cohort_facts,
     disclosure_fact,
     notes_lines,
+    rows_told,
     treatment_fact,
 )
 from cfair.results.treated import INTERVAL_NAMES, TreatedResult
@@ -203,9 +204,10 @@ class SmallSubgroupResult(TreatedResult):
         low, high = propensity.truncation
         limits = f"truncated to [{low:g}, {high:g}]"
         cut = int(np.count_nonzero(propensity.truncated))
-        told = text.count(float(small_masks(cut, self.cohort.suppress_below)))
+        of_outcome = rows_told(self.outcome_model.n_truncated, self.cohort)
         call = f"{self.cohort.treatment_name}, without and with S"
         m = self.membership_model
+        of_groups = rows_told(m.n_truncated, self.cohort)
         change = (
             f", then brought back to a sum of 1 (changes up to {m.largest_change:.2g})"
             if self.renormalise
@@ -214,13 +216,13 @@ class SmallSubgroupResult(TreatedResult):
         how = "drawn" if self.folds.drawn else "given"
         note = f", {self.folds.note}" if self.folds.note else ""
         return [
-            ("propensity", f"{propensity.text};  {told} rows {limits}"),
+            ("propensity", f"{propensity.text};  {rows_told(cut, self.cohort)} {limits}"),
             (
                 "outcome model",
                 f"{self.outcome_model.text}, and {call};  fitted on all rows, with treatment set "
-                f"to none;  {self.outcome_model.n_truncated:,} rows {limits}",
+                f"to none;  {of_outcome} {limits}",
             ),
-            ("membership", f"{self.membership_text};  {m.n_truncated:,} rows {limits}{change}"),
+            ("membership", f"{self.membership_text};  {of_groups} {limits}{change}"),
             ("folds", f"{self.folds.n_folds} {how}{note}; membership is predicted out of fold"),
         ]
 

@@ -30,6 +30,8 @@ _NO_TABLES = frozenset(
     ("covariance", "null_draws", "boot_draws", "mu", "scores", "memberships", "to_frame")
 )
 #: Methods that give a table without being asked for anything.
+#: Frames of curves, which disclosure control refuses.
+_CURVES = ("net_benefit",)
 _METHODS = ("contrasts", "gaps", "test_equal", "worst", "net_benefit")
 #: What a result shows unless told otherwise: the first of these that it has.
 _FIRST = ("rates", "pairs", "contrasts", "cells")
@@ -44,8 +46,9 @@ class Tabulated:
     def table_names(self) -> tuple[str, ...]:
         """Names of the tables that `to_gt`, `to_latex`, `to_markdown` and `to_excel` can write."""
         found = []
+        masked = getattr(getattr(self, "cohort", None), "suppress_below", None) is not None
         for name in dir(type(self)):
-            if name.startswith("_") or name in _NO_TABLES:
+            if name.startswith("_") or name in _NO_TABLES or (masked and name in _CURVES):
                 continue
             member = inspect.getattr_static(type(self), name)
             getter = member.fget if isinstance(member, property) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from cfair.errors import DataError
@@ -86,16 +87,27 @@ class TreatedResult(ReplicatedResult):
         Returns
         -------
         matplotlib Axes
+            Under ``suppress_below`` quantiles in place of histograms, whose bars are counts, and
+            none in groups with a masked arm.
         """
         from cfair.plotting import plot_overlap
 
-        groups = self.cohort.groups
-        assert self.cohort.d is not None
+        groups, cohort = self.cohort.groups, self.cohort
+        assert cohort.d is not None
+        group, names = (groups.codes, groups.names) if by_group else (None, None)
+        masked: list[int] = []
+        if cohort.suppress_below is not None and self.overlap is not None:
+            if not by_group:  # the bars of a histogram are counts; quantiles are not
+                group, names = np.zeros_like(groups.codes), ("all",)
+            arms = self.overlap.propensities.set_index("group")["n"]
+            masked = [k for k, name in enumerate(names or ()) if arms[name].isna().any()]
         return plot_overlap(
             self._fitted_propensity.fitted,
-            self.cohort.d,
-            group=groups.codes if by_group else None,
-            names=groups.names if by_group else None,
+            cohort.d,
+            group=group,
+            names=names,
             truncation=self._fitted_propensity.truncation,
             ax=ax,
+            masked=masked,
+            below=cohort.suppress_below,
         )

@@ -1,0 +1,126 @@
+"""Settings files: flags of a command, written down as YAML or TOML."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from cfair.cli.flags import Parser, near
+from cfair.errors import DataError
+
+#: Flags that a file cannot give: it is one itself.
+_NOT_IN_A_FILE = ("help", "settings")
+
+
+def with_settings(arguments: Sequence[str], parser: Parser) -> list[str]:
+    """Add what a settings file says to the arguments of a command.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+        Of the command. What they give, the file does not.
+    parser : Parser
+        Of the command.
+
+    Returns
+    -------
+    list of str
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, or has a key that is no flag.
+    """
+    before = Parser(add_help=False)
+    before.add_argument("--settings", type=Path)
+    path = before.parse_known_args(arguments)[0].settings
+    if path is None or {"-h", "--help"} & set(arguments):
+        return list(arguments)
+    given = {text.split("=")[0].lstrip("-") for text in arguments if text.startswith("--")}
+    return [*arguments, *_as_arguments(path, _read(path), parser, given)]
+
+
+def _as_arguments(
+    path: Path, settings: Mapping[Any, Any], parser: Parser, given: set[str]
+) -> list[str]:
+    """The settings as they are written on the command line."""
+    flags = {name: f for name, f in parser.flags.items() if name not in _NOT_IN_A_FILE}
+    found: list[str] = []
+    seen: set[str] = set()
+    for key, value in settings.items():
+        name = str(key).replace("_", "-")
+        if name not in flags:
+            hint = near(name, flags) or f"See {parser.prog} --help."
+            raise DataError(f"{str(path)!r} has the key {str(key)!r}, which is no option. {hint}")
+        if name in seen:
+            raise DataError(f"{str(path)!r} has {name!r} twice, once with - and once with _.")
+        seen.add(name)
+        if name not in given:
+            found += _flag(path, name, value, flags[name])
+    return found
+
+
+def _flag(path: Path, name: str, value: Any, flag: argparse.Action) -> list[str]:
+    """One flag with its values; an empty value counts as not given, but for --na."""
+    if flag.nargs == 0:
+        if str(value).lower() not in ("true", "false"):
+            raise DataError(f"{str(path)!r}: {name!r} is true or false, not {value!r}.")
+        return [f"--{name}"] * (str(value).lower() == "true")
+    repeated = isinstance(flag, argparse._AppendAction)
+    if value is None or (value == "" and not repeated):
+        return []
+    if isinstance(value, Mapping):
+        raise DataError(f"{str(path)!r}: {name!r} must be a value or a list, not a table.")
+    values = [str(v) for v in value] if isinstance(value, list) else [str(value)]
+    if repeated:
+        return [f"--{name}={v}" for v in values]
+    if flag.nargs is not None:
+        return [f"--{name}", *values]
+    if isinstance(value, list):
+        raise DataError(f"{str(path)!r}: {name!r} takes one value, not a list.")
+    return [f"--{name}={values[0]}"]
+
+
+def _read(path: Path) -> Mapping[Any, Any]:
+    """The content of a file of settings."""
+    readers = {".yaml": _yaml, ".yml": _yaml, ".toml": _toml}
+    if path.suffix.lower() not in readers:
+        raise DataError(f"--settings {str(path)!r} must end in .yaml, .yml or .toml.")
+    if not path.is_file():
+        raise DataError(f"--settings: there is no file {str(path)!r}.")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        found = readers[path.suffix.lower()](text)
+    except (DataError, ImportError):
+        raise
+    except Exception as error:  # each reader has errors of its own
+        raise DataError(f"--settings {str(path)!r} cannot be read: {error}") from error
+    if found is None or found == "":
+        return {}
+    if not isinstance(found, Mapping):
+        raise DataError(f"--settings {str(path)!r} must have lines such as 'outcome: died'.")
+    return found
+
+
+def _yaml(text: str) -> Any:
+    try:
+        yaml = import_module("yaml")
+    except ImportError as error:
+        raise ImportError(
+            "settings in YAML need PyYAML: pip install pyyaml. Or write them as .toml."
+        ) from error
+    # All values stay text: `outcome-event: yes` is the text yes, and not True.
+    return yaml.load(text, Loader=yaml.BaseLoader)
+
+
+def _toml(text: str) -> Any:
+    try:
+        tomllib = import_module("tomllib")
+    except ImportError as error:
+        raise ImportError(
+            "settings in TOML need Python 3.11 or newer. Write them as .yaml."
+        ) from error
+    return tomllib.loads(text)
