@@ -92,7 +92,8 @@ class Audit:
         masked. See `cfair.disclosure` for what is protected. Results whose rows differ, because a
         formula has missing values, are not protected against each other; and patients behind
         `cohort`, propensities, other values by row, and pickles, which hold them, are for the
-        analyst only.
+        analyst only. So are errors and warnings, which tell whoever has the data how many rows are
+        wrong, small numbers too: they are in no result.
     round_counts_to : int, optional
         Disclosure control: rows by group, outcome and call are rounded to multiples of it, 5 or 10
         say, and all results are computed from these counts, so that whoever has them all knows no
@@ -1192,6 +1193,7 @@ class Audit:
                     f"result {k} is of another audit, that of its held-out rows. Write "
                     "result.audit.report(path, result)."
                 )
+            self._check_disclosure(k, result)
         level = next((r.level for r in results if hasattr(r, "level")), 0.95)
         in_rows = self._counted.repeats is None and self._counted.roles.round_counts_to is None
         return write_report(
@@ -1207,6 +1209,20 @@ class Audit:
             date=date,
             overwrite=overwrite,
         )
+
+    def _check_disclosure(self, k: int, result: Any) -> None:
+        """Refuse a result under another disclosure control: it shows what this one masks."""
+        if hasattr(result, "audit"):
+            return
+        roles, held = self._counted.roles, getattr(result, "cohort", result)
+        for name in ("suppress_below", "round_counts_to"):
+            own, other = getattr(roles, name), getattr(held, name, None)
+            if own != other:
+                raise DataError(
+                    f"result {k} ({type(result).__name__}) is of an audit with {name}={other}, and "
+                    f"this one has {name}={own}: together they would show masked counts. Make the "
+                    "result again by a verb of this audit."
+                )
 
     def _tables_one(
         self, covariates: Sequence[str] | None, used: Sequence[str]

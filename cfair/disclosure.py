@@ -181,6 +181,37 @@ def release(
     return basis[:r].copy()
 
 
+def closed(membership: Array, masked: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Mask more targets, so that no masked one is a sum or difference of those shown.
+
+    For figures that add up over groups once they are multiplied by their rows, as means do.
+
+    Parameters
+    ----------
+    membership : (T, K) array of 0 and 1
+        Of groups that have rows. The last targets are kept first: all rows, then attributes.
+    masked : (T,) array of bool
+
+    Returns
+    -------
+    (T,) array of bool
+
+    Examples
+    --------
+    The sum and one part would give the other part.
+
+    >>> closed(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), np.array([True, False, False]))
+    array([ True,  True, False])
+    """
+    M, lost = np.asarray(membership, dtype=np.float64), np.asarray(masked, dtype=bool)
+    if not lost.any():
+        return lost
+    span = release(M[~lost][::-1], M[lost])
+    rest = M - (M @ span.T) @ span
+    hidden: NDArray[np.bool_] = np.einsum("tk,tk->t", rest, rest) > _NOTHING
+    return lost | hidden
+
+
 def _subsets() -> list[Array]:
     """All sums of the cells of outcome and call, those that a table needs most first."""
     order = [(0, 1), (0, 0), (1, 1), (1, 0)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -14,6 +14,8 @@ import pandas as pd
 
 from cfair.errors import DataError
 
+#: Marks that turn the direction of what stands after them, in the row and beyond it.
+_TURNING = dict.fromkeys([0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)])
 _RAISED = "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖ"
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -58,18 +60,34 @@ class Table:
     caption : str
     notes : sequence of str
         What stands below, after the footnotes of the cells.
+    text_columns : collection of int
+        Columns of words beside the first, which are aligned to the left like it.
     """
 
     header: Sequence[str]
     sections: Sequence[tuple[str, Sequence[Sequence[Cell]]]]
     caption: str = ""
     notes: Sequence[str] = ()
+    text_columns: Collection[int] = ()
     marks: dict[str, int] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         for cell in (cell for _, rows in self.sections for row in rows for cell in row):
             if cell.note:
                 self.marks.setdefault(cell.note, len(self.marks))
+
+    def is_text(self, j: int) -> bool:
+        """Whether a column is aligned to the left.
+
+        Parameters
+        ----------
+        j : int
+
+        Returns
+        -------
+        bool
+        """
+        return j == 0 or j in self.text_columns
 
     def texts(self, mark: Callable[[int], str]) -> list[tuple[str, list[list[str]]]]:
         """Sections with the marks of their footnotes in the cells.
@@ -146,6 +164,8 @@ def of_frame(
 ) -> Table:
     """A table of a tidy frame: numbers rounded, missing ones a dash, its notes as footnotes.
 
+    P-values have at least three digits, and are never printed as 0.
+
     Parameters
     ----------
     frame : pandas.DataFrame
@@ -163,12 +183,28 @@ def of_frame(
     names = dict(labels or {})
     shown = [c for c in frame.columns if c != "note"]
     said = frame["note"].fillna("").astype(str) if "note" in frame else [""] * len(frame)
+    p_values = [c == "p" or str(c).startswith("p_") or str(c).endswith("p_value") for c in shown]
+    words = [
+        j for j, c in enumerate(shown) if any(isinstance(value, str) for value in frame[c].tolist())
+    ]
     rows = []
     for row, note in zip(frame[shown].itertuples(index=False), said, strict=True):
-        cells = [Cell(_shown(value, digits, names)) for value in row]
+        cells = [
+            Cell(_p_value(value, digits) if is_p else _shown(value, digits, names))
+            for value, is_p in zip(row, p_values, strict=True)
+        ]
         rows.append([Cell(cells[0].text, note), *cells[1:]])
     header = [names.get(c, str(c).replace("_", " ")) for c in shown]
-    return Table(header, [("", rows)], caption, notes)
+    return Table(header, [("", rows)], caption, notes, words)
+
+
+def _p_value(value: Any, digits: int) -> str:
+    """A p-value, or that it is below the least that these digits can show."""
+    if pd.isna(value):
+        return "–"
+    places = max(digits, 3)
+    least = 10.0**-places
+    return f"<{least:.{places}f}" if value < least else f"{value:.{places}f}"
 
 
 def _shown(value: Any, digits: int, names: Mapping[Any, str]) -> str:
@@ -223,17 +259,26 @@ def to_markdown(table: Table) -> str:
 
     def line(cells: Sequence[str]) -> str:
         pairs = enumerate(zip(cells, widths, strict=True))
-        return f"| {' | '.join(c.rjust(w) if j else c.ljust(w) for j, (c, w) in pairs)} |"
+        shown = [c.ljust(w) if table.is_text(j) else c.rjust(w) for j, (c, w) in pairs]
+        return f"| {' | '.join(shown)} |"
 
-    rule = "|".join("-" * (w + 1) + ":" if j else ":" + "-" * (w + 1) for j, w in enumerate(widths))
+    rule = "|".join(
+        ":" + "-" * (w + 1) if table.is_text(j) else "-" * (w + 1) + ":"
+        for j, w in enumerate(widths)
+    )
     text = "\n".join([line(lines[0]), f"|{rule}|", *map(line, lines[1:])])
     below = "\n".join(f"{_in_markdown(note)}  " for note in table.footnotes(raised)).rstrip()
     parts = [f"**{_in_markdown(table.caption)}**" if table.caption else "", text, below]
     return "\n\n".join(part for part in parts if part)
 
 
+def _flat(text: str) -> str:
+    """Text in one line, without marks that would turn what stands around it."""
+    return " ".join(str(text).translate(_TURNING).split())
+
+
 def _in_markdown(text: str) -> str:
-    flat = " ".join(str(text).split())
+    flat = _flat(text)
     for sign in "\\|*_`":
         flat = flat.replace(sign, f"\\{sign}")
     # a tag would be taken for HTML; "<11" is none
@@ -251,7 +296,7 @@ def latex_text(text: str) -> str:
     >>> latex_text("50% of A_1 & B, <11")
     '50\\% of A\\_1 \\& B, \\textless{}11'
     """
-    return "".join(_LATEX.get(c, c) for c in " ".join(str(text).split()))
+    return "".join(_LATEX.get(c, c) for c in _flat(text))
 
 
 def to_latex(table: Table, label: str = "") -> str:
@@ -278,15 +323,20 @@ def to_latex(table: Table, label: str = "") -> str:
             done = done.replace(mark(k), rf"\textsuperscript{{{_letter(k)}}}")
         return done
 
+    def first(done: str) -> str:
+        # after the end of a row, LaTeX would take these for an option of the line break
+        return f"{{{done[0]}}}{done[1:]}" if done[:1] in ("[", "*") else done
+
     lines = []
     for heading, rows in table.texts(mark):
         if heading:
             lines.append([rf"\textit{{{latex_text(heading)}}}", *[""] * (len(table.header) - 1)])
         indent = r"\quad " if heading else ""
-        lines += [[indent + written(row[0]), *map(written, row[1:])] for row in rows]
+        lines += [[indent + first(written(row[0])), *map(written, row[1:])] for row in rows]
     frame = pd.DataFrame(lines, columns=[latex_text(name) for name in table.header])
     body = frame.style.hide(axis="index").to_latex(
-        hrules=True, column_format="l" + "r" * (len(table.header) - 1)
+        hrules=True,
+        column_format="".join("l" if table.is_text(j) else "r" for j in range(len(table.header))),
     )
     notes = [written(note) for note in table.footnotes(mark)]
     parts = [
@@ -330,7 +380,9 @@ def to_gt(table: Table) -> Any:
         {c: gt.html(escape(name)) for c, name in zip(columns[1:], table.header[1:], strict=True)}
     )
     found = found.tab_stubhead(gt.html(escape(table.header[0])))
-    found = found.cols_align("right", columns=columns[1:])
+    for side, text in (("left", True), ("right", False)):
+        chosen = [c for j, c in enumerate(columns) if j and table.is_text(j) == text]
+        found = found.cols_align(side, columns=chosen) if chosen else found
     if table.caption:
         found = found.tab_header(gt.html(escape(table.caption)))
     for note in table.footnotes(raised):

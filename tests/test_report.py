@@ -8,6 +8,7 @@ import pickle
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import matplotlib
@@ -23,10 +24,12 @@ from cfair.report import blocks, pictures, sections
 from cfair.report import page as page_module
 from cfair.report.blocks import Figure as ReportFigure
 from cfair.report.colours import DARK, LIGHT, TEXT_ON
-from cfair.report.findings import findings, gap_findings
+from cfair.report.findings import CARE_BELOW, findings, gap_findings, same_pair
+from cfair.report.methods import methods
 from cfair.report.pictures import MOST_BYTES
 from cfair.report.provenance import fingerprint
 from cfair.results.calls import shown
+from cfair.results.replicated_text import difference_lines
 
 matplotlib.use("Agg")
 # What is warned of stands on the page; here groups are small on purpose.
@@ -449,10 +452,11 @@ def test_findings_say_what_is_unknown_and_never_that_something_is_fair(audit, re
     said = findings(audit.representation(), observed, results)
     text = " ".join(f"{lead} {rest}" for _, items in said for lead, rest in items)
     assert not re.search(r"\b(un)?fair|\bbias|significan|complian", text, re.IGNORECASE)
-    gaps = observed.gaps(["fpr", "tpr", "selection_rate"])
+    gaps = observed.gaps()
     gaps = gaps[gaps["by"] == "sex x race"].set_index("metric")
-    for metric, (lead, rest) in zip(gaps.index, gap_findings(observed), strict=True):
-        known = gaps.loc[metric, "ci_low"] > 0
+    told = ("fpr", "tpr", "selection_rate")
+    for metric, (lead, rest) in zip(told, gap_findings(observed), strict=True):
+        known = gaps.loc[metric, "p_adjusted"] < 0.05
         assert ("groups differ, by" in lead) == known
         assert ("cannot tell" in lead) == (not known)
         assert ("no evidence that the groups are alike" in rest) == (not known)
@@ -461,13 +465,160 @@ def test_findings_say_what_is_unknown_and_never_that_something_is_fair(audit, re
     assert all("no interval was computed" in rest for _, rest in gap_findings(without))
 
 
+def test_groups_differ_by_the_p_value_that_is_printed():
+    # the least p-value of the table is below 0.05 raw and above it adjusted
+    table = cohort(900).reset_index(drop=True)
+    apart = table["sex"] == "F"
+    table["risk"] = (table["risk"] - 0.07 * apart).clip(0, 1)
+    observed = audit_of(table, groups="sex").observed()
+    row = observed.gaps().set_index("metric").loc["selection_rate"]
+    assert row["p_value"] < 0.05 < row["p_adjusted"]
+    assert row["ci_low"] > 0
+    lead, rest = gap_findings(observed)[-1]
+    assert lead == "Share flagged: cannot tell whether groups differ."
+    assert f"adjusted for all gaps of the table, p = {row['p_adjusted']:.3f}" in rest
+    assert "a test of these two finds gaps from" in rest
+    table["risk"] = (table["risk"] - 0.2 * apart).clip(0, 1)
+    assert "groups differ, by" in gap_findings(audit_of(table, groups="sex").observed())[-1][0]
+
+
+def test_a_pair_of_the_widest_gap_is_told_only_where_it_differs(results):
+    gaps = results[0].gaps().query("by == 'sex x race'")
+    assert (gaps["p_adjusted"] > 0.05).all()
+    assert same_pair(results[0]) == []
+    table = cohort().reset_index(drop=True)
+    table["risk"] = (table["risk"] - 0.25 * (table["sex"] == "F")).clip(0, 1)
+    apart = audit_of(table, groups="sex").counterfactual("treated ~ sex + risk + age")
+    assert apart.gaps()["p_adjusted"].max() < 0.05
+    said = same_pair(apart)
+    assert len(said) == 2
+    assert all("chosen because its gap is the widest" in rest for _, rest in said)
+
+
+def test_a_finding_says_that_a_group_is_very_small():
+    assert CARE_BELOW == cfair.analyses.observed.CARE_BELOW
+    table = cohort(300).reset_index(drop=True)
+    observed = audit_of(table).observed()
+    row = observed.gaps("tpr").iloc[-1]
+    size = observed.rates.set_index(["metric", "group"])["n_effective"]["tpr"]
+    few = [g for g in (row["group"], row["reference"]) if size[g] < CARE_BELOW]
+    assert few
+    rest = gap_findings(observed)[1][1]
+    for group in few:
+        assert f"The rate of {group} rests on {size[group]:.0f} patient" in rest
+    assert rest.count("rests on") == len(few)
+
+
+def test_power_is_of_a_pair_chosen_beforehand(audit):
+    rests = [rest for _, rest in gap_findings(audit.observed()) if "80% power" in rest]
+    assert rests
+    assert all("for one pair of groups of these sizes, chosen beforehand" in r for r in rests)
+
+
+def test_seeds_of_folds_and_learners_are_on_the_page(audit, small):
+    folded = audit.counterfactual(PROPENSITY, outcome_model="~ age + risk", folds=4, seed=2)
+    text = str(sections.repeat_blocks("cfair.Audit()", [folded]))
+    assert "doubly robust (AIPW): seed 2, 4 folds" in text
+    assert "no seed was used" not in text
+    plain = str(sections.repeat_blocks("cfair.Audit()", [small.observed()]))
+    assert "Nothing random: no seed was used." in plain
+
+
+def test_methods_say_how_models_were_made_and_why_there_is_no_interval(audit):
+    folded = audit.counterfactual(PROPENSITY, outcome_model="~ age + risk", folds=4, seed=2)
+    few = audit.small_subgroups(
+        PROPENSITY, outcome_model="~ age + sbp", membership="~ age + sbp", n_boot=20
+    )
+    text = str(methods(audit.observed(), [folded, few]))
+    assert "by logistic regression as readmitted ~ age + risk, fitted to the untreated." in text
+    assert "of 4 folds drawn at random (seed 2)" in text
+    assert "No intervals were computed: 20 bootstrap replicates are fewer than the 40" in text
+    assert "are from the bootstrap" not in text
+    assert "sampling weight" not in text
+
+
+def test_methods_have_weights_clusters_and_groups_left_out():
+    table = cohort(600).reset_index(drop=True)
+    table["q"], table["site"] = 1.0 + table.index % 3, table.index % 50
+    audit = audit_of(table, weights="q", cluster="site", min_group_size=40, small_groups="drop")
+    ipw, score = audit.counterfactual(PROPENSITY), audit.performance()
+    observed = audit.observed()
+    text = str(methods(observed, [ipw, score]))
+    assert "multiplied by q, the sampling weight (q)" in text
+    assert "<mi>q</mi>" in text
+    assert "summed within clusters (Obuchowski)" in text
+    (gone, *_) = observed.cohort.dropped.small_groups
+    assert f"fewer rows than asked for (min_group_size) were left out: {gone}" in text
+
+
+def test_masked_pages_have_no_empty_plots_and_say_what_is_masked(tmp_path, no_pictures):
+    audit = audit_of(cohort(700), suppress_below=11)
+    ipw, both = audit.counterfactual(PROPENSITY, n_perm=20), audit.interaction("tpr")
+    assert both.contrasts["contrast"].isna().all()
+    path = audit.report(tmp_path / "r.html", ipw, both, guideline="tripod+ai")
+    page = Page(path.read_text(encoding="utf-8"))
+    alts = " ".join(a["alt"] for a in page.all("img"))
+    assert "nan" not in alts
+    assert "Histogram" not in alts
+    assert "nan" not in page.text.replace("nance", "")
+    assert "No contrast can be given" in page.text
+    assert "None of 0" not in page.text
+    assert "fingerprint of the data. Where" not in page.text
+    assert "Sensitivity by sex: cannot tell whether groups differ." in page.text
+    described = page.text.partition("Table 2. Patients by group")[2].partition("Table 3")[0]
+    assert "masked" in described
+    assert "–" not in described
+    cells = page.text.partition("Who is in the data")[2].partition("Width:")[0]
+    hidden = audit.representation().cells["events"].isna().sum()
+    assert hidden
+    assert cells.count("masked masked") == hidden
+
+
+def test_the_first_gap_that_is_known_has_the_label():
+    table = cohort(3000)
+    printed = str(audit_of(table, groups="sex", suppress_below=11).counterfactual(
+        "treated ~ sex + risk + age", n_perm=20))  # fmt: skip
+    assert printed.count("largest gap") == 1
+    result = audit_of(table, groups="sex").counterfactual("treated ~ sex + risk + age")
+    rates = result.estimates[0].estimate.copy()
+    rates[:2] = np.nan
+    hidden = replace(result.estimates[0], estimate=rates)
+    lines = difference_lines(replace(result, estimates=(hidden, *result.estimates[1:])))
+    assert next(line for line in lines if "against" in line).startswith("largest gap  cFNR")
+
+
+def test_notes_have_no_words_of_the_code():
+    note = 'there intervals of cFNR by estimator="ipw" hold better.'
+    assert sections.spoken(note) == "there intervals of cFNR by weighting alone (IPW) hold better."
+    assert sections.spoken("one picked out does too: adjust=.") == "one picked out does too."
+    assert sections.spoken("of rows; weighted_share in .cells and .levels weighs them.") == (
+        "of rows."
+    )
+    assert sections.spoken("no events; the others in .pairs.") == (
+        "no events; others are not shown."
+    )
+
+
+def test_reasons_are_given_once_with_their_groups():
+    table = cohort(600).reset_index(drop=True)
+    table.loc[table["race"] == "Other", "readmitted"] = 0
+    found = sections.rates_table(audit_of(table).observed(), ["tpr"], "Rates")
+    assert found.note.count("no events") == 1
+    assert "TPR of Other, F & Other, M & Other: no events" in found.note
+
+
+def test_attributes_are_crossed_with_one_sign(whole):
+    tables = Page(whole).text.partition("How to repeat this")[0]
+    assert "sex x race" not in tables.replace("~ age + sex x race", "")
+
+
 def test_undefined_rates_are_dashes_with_their_reasons(tmp_path, no_pictures):
     table = cohort(600).reset_index(drop=True)
     none = (table["sex"] == "F") & (table["race"] == "Other")
     table.loc[none, "readmitted"] = 0
     page = audit_of(table).report(tmp_path / "r.html").read_text(encoding="utf-8")
     text = Page(page).text
-    assert "No rate: F & Other, TPR: no events" in text
+    assert "No rate: TPR of F & Other: no events" in text
 
 
 def test_rows_left_out_are_counted_with_the_reason(tmp_path, no_pictures):
@@ -552,7 +703,7 @@ def test_masked_counts_stay_masked(tmp_path, no_pictures):
     small = plain[plain["events"] < 11]["group"].tolist()
     for group in small:
         cells = text.partition("Observed rates (95%")[2].partition(f"{group} ")[2].split()
-        assert cells[1] in ("<11", "–")
+        assert cells[1] in ("<11", "masked")
 
 
 def test_the_command_line_writes_the_page(tmp_path, capsys, no_pictures):

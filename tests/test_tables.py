@@ -87,6 +87,8 @@ def test_labels_and_order(observed):
         ({"metrics": "sensitivity"}, "tpr"),
         ({"order": ["nobody"]}, "order"),
         ({"digits": -1}, "digits"),
+        ({"digits": 0}, "digits must be a whole number from 1"),
+        ({"metrics": []}, "metrics must name at least one"),
         ({"table": "gaps", "metrics": "tpr"}, "metrics"),
     ],
 )
@@ -155,6 +157,40 @@ def test_latex_has_no_commands_of_the_data():
     assert r"\label{tab:a}" in tex
     for start in ("table", "tabular"):
         assert tex.count(rf"\begin{{{start}}}") == tex.count(rf"\end{{{start}}}") == 1
+
+
+def test_p_values_are_never_0_and_words_stand_at_the_left(cohort):
+    data = cohort.assign(risk=(cohort["risk"] + 0.3 * (cohort["sex"] == "F")).clip(upper=1))
+    found = audit_of(data, groups=["sex"]).observed()
+    for name in ("contrasts", "gaps", "test_equal"):
+        rows = cells_of(found.to_markdown(name, digits=2))
+        at = [j for j, head in enumerate(rows[0]) if head.startswith("p ") or "p value" in head]
+        texts = [row[j] for row in rows[1:] for j in at]
+        assert "<0.001" in texts
+        assert not {"0.00", "0.000"} & set(texts)
+        assert "TPR" in [row[0] for row in rows]
+        assert "tpr" not in [row[0] for row in rows]
+    rule = found.to_markdown("gaps").splitlines()[1].strip("|").split("|")
+    heads = cells_of(found.to_markdown("gaps"))[0]
+    assert {h for h, r in zip(heads, rule, strict=True) if not r.endswith(":")} == {
+        *("metric", "by", "group", "reference", "severity", "family")
+    }
+    assert r"\begin{tabular}{llllrrrrrrlrrl}" in found.to_latex("gaps")
+
+
+def test_rows_of_latex_that_begin_like_an_option_are_protected():
+    rows = [[Cell("[a]"), Cell("1")], [Cell("*"), Cell("2")], [Cell("a*"), Cell("[3]")]]
+    lines = to_latex(Table(["g", "n"], [("", rows)])).splitlines()
+    for line in (r"{[}a] & 1 \\", r"{*} & 2 \\", r"a* & [3] \\"):
+        assert line in lines
+
+
+def test_marks_of_direction_are_left_out():
+    turned = "a" + "".join(map(chr, [*range(0x202A, 0x202F), *range(0x2066, 0x206A)])) + "b"
+    table = Table([turned, "n"], [(turned, [[Cell(turned, turned), Cell("1")]])], turned)
+    for text in (to_latex(table), to_markdown(table)):
+        assert not re.search("[\u202a-\u202e\u2066-\u2069]", text)
+        assert len(re.findall(r"\bab", text)) == 5
 
 
 def test_markdown_keeps_its_columns():

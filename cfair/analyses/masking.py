@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 Masks = NDArray[np.int8]
 
 #: Values of a column up to which its mean may be solved for how many rows have each.
-_FEW_VALUES = 12
+FEW_VALUES = 12
 #: The observed rate that is of the same rows as a counterfactual one.
 _SAME: dict[str, str] = {"cfpr": "fpr", "cfnr": "fnr"}
 
@@ -302,7 +302,7 @@ def gives_counts(x: Array, codes: NDArray[np.integer]) -> bool:
     >>> gives_counts(age, codes), gives_counts(codes, codes), gives_counts(age * codes, codes)
     (False, True, True)
     """
-    if len(np.unique(x)) <= _FEW_VALUES:
+    if len(np.unique(x)) <= FEW_VALUES:
         return True
     order = np.argsort(codes, kind="stable")
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))

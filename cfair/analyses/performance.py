@@ -20,7 +20,15 @@ from cfair.analyses.observed import (
     targets,
 )
 from cfair.cohort import Cohort
-from cfair.disclosure import KINDS, REVEALING, SMALL, small_masks, why_rate_masked
+from cfair.disclosure import (
+    KINDS,
+    REVEALING,
+    SMALL,
+    closed,
+    quiet,
+    small_masks,
+    why_rate_masked,
+)
 from cfair.errors import DataError
 from cfair.inference.aggregate import AGGREGATE_INTERVALS
 from cfair.inference.estimates import RateEstimates
@@ -57,6 +65,8 @@ Array = NDArray[np.float64]
 
 #: Sides of a threshold on which a score equal to it falls.
 RULES: tuple[str, ...] = (">=", ">")
+#: Values of a score up to which its means can be solved for how many rows have each.
+FEW_SCORES = 20
 #: With fewer rows in the rarer class an AUC or a recalibration is to be read with care.
 FEW = 10.0
 
@@ -149,8 +159,15 @@ def performance(
     notes = _undefined_notes(cohort, ordered, shown)
     if declared.protection is not None:
         calls = {"": at_cutoff, "_best_f1": at_best}
-        masks = {m: _masks(declared, m, calls["_best_f1" * m.endswith("_f1")]) for m in MEASURES}
+        telling = _telling(declared)
+        masks = {
+            m: _masks(declared, m, calls["_best_f1" * m.endswith("_f1")], telling) for m in MEASURES
+        }
+        binned = _masked_bins(binned, masks["ece"] > 0)
         ordered = tuple(e.without(masks[e.metric] > 0) for e in ordered)
+        ordered = tuple(
+            replace(e, bins=binned) if isinstance(e, BinnedError) else e for e in ordered
+        )
         shown = _masked_rows(declared, shown, masks)
         counts = {name: shown_counts(declared, KINDS[name], v) for name, v in counts.items()}
         at = list(MEASURES).index("auc")
@@ -163,12 +180,12 @@ def performance(
         estimates=ordered,
         rows=shown,
         counts=counts,
-        scored=rows,
-        fit=fit,
-        binned=binned,
-        values=values,
+        _scored=rows,
+        _fit=fit,
+        _binned=binned,
+        _values=values,
         rule=rule,
-        best_f1_threshold=threshold,
+        best_f1_threshold=threshold if declared.suppress_below is None else np.nan,
         bins=bins,
         bin_range=bin_range,
         clip=clip,
@@ -185,7 +202,9 @@ def performance(
     )
 
 
-def _masks(cohort: Cohort, metric: str, called: Cohort) -> NDArray[np.int8]:
+def _masks(
+    cohort: Cohort, metric: str, called: Cohort, telling: NDArray[np.bool_]
+) -> NDArray[np.int8]:
     """What becomes of one metric under disclosure control."""
     protection, member = cohort.protection, targets(cohort)
     assert protection is not None
@@ -196,10 +215,49 @@ def _masks(cohort: Cohort, metric: str, called: Cohort) -> NDArray[np.int8]:
             return np.where(n == SMALL, SMALL, REVEALING).astype(np.int8)  # another table of calls
         return rate_masks(cohort, metric.removesuffix("_best_f1"))
     both = protection.rate_masks(member, KINDS["events"], KINDS["n"])
+    if metric == "prevalence":
+        return both
+    found = both
     if measure.among is not None:
-        return protection.masks(member, KINDS["events" if measure.among else "non_events"])
-    # with the mean score, O/E gives the number of events
-    return both if measure.both or metric in ("prevalence", "oe_ratio") else n
+        found = protection.masks(member, KINDS["events" if measure.among else "non_events"])
+    elif not measure.both and metric != "oe_ratio":
+        # a mean of the score, or of its error, may be solved for those flagged, wrong or ill
+        calls = [protection.rate_masks(member, KINDS[k], KINDS["n"]) for k in ("positive", "right")]
+        found = np.maximum.reduce([both, *calls])
+    more = closed(member[:, cohort.groups.sizes > 0], (found > 0) | telling)
+    return np.where((found == 0) & more, REVEALING, found).astype(np.int8)
+
+
+def _telling(cohort: Cohort) -> NDArray[np.bool_]:
+    """Targets of few scores with a masked count: every mean of the score may give it."""
+    assert cohort.protection is not None
+    assert cohort.score is not None
+    member = targets(cohort)
+    _, score = np.unique(cohort.score, return_inverse=True)
+    there = np.zeros((cohort.groups.n_groups, int(score.max(initial=0)) + 1))
+    there[cohort.groups.codes, score] = 1
+    few = np.count_nonzero(member @ there, axis=1) <= FEW_SCORES
+    cells = [cohort.protection.masks(member, KINDS[k]) > 0 for k in ("tp", "fp", "tn", "fn")]
+    result: NDArray[np.bool_] = few & np.logical_or.reduce(cells)
+    return result
+
+
+def _masked_bins(bins: Bins, masked: NDArray[np.bool_]) -> Bins:
+    """What the interval of the calibration error needs, without any count of a bin."""
+    nothing = np.full_like(bins.gap, np.nan)
+    lost = masked[:, None]
+    return replace(
+        bins,
+        gap=np.where(lost, np.nan, bins.gap),
+        variance=np.where(lost, np.nan, bins.variance),
+        variance_if_calibrated=np.where(lost, np.nan, bins.variance_if_calibrated),
+        weight=np.where(lost, np.nan, bins.weight),
+        n=nothing,
+        events=nothing,
+        score=nothing,
+        rate=nothing,
+        kish=nothing,
+    )
 
 
 def _masked_rows(
@@ -215,7 +273,7 @@ def _masked_rows(
         else:
             known = shown_counts(cohort, of, r.denominator)
         notes = (
-            why_rate_masked(m, below) or note
+            why_rate_masked(m, below) or quiet(note, below)
             for m, note in zip(masks[metric], r.notes, strict=True)
         )
         found.append(MetricRows(r.label, known, tuple(notes)))
@@ -407,14 +465,15 @@ def _undefined_notes(
 
 
 def _few_notes(cohort: Cohort, rows: ScoredRows, limit: int = 6) -> list[str]:
-    """Groups with few events or few non-events."""
+    """Groups with few events or few non-events; none where such numbers are masked."""
+    if cohort.suppress_below is not None:
+        return []
     events, others = rows.count(0, rows.y == 1), rows.count(0, rows.y == 0)
     rarer = np.minimum(events, others)
     few = np.flatnonzero((rarer > 0) & (rarer < FEW))
     if not len(few):
         return []
-    told = cohort.suppress_below is None
-    named = [cohort.groups.names[k] + f" ({rarer[k]:.0f})" * told for k in few[:limit]]
+    named = [f"{cohort.groups.names[k]} ({rarer[k]:.0f})" for k in few[:limit]]
     more = f" and {len(few) - limit} more" if len(few) > limit else ""
     return [
         f"fewer than {FEW:.0f} events or non-events: {', '.join(named)}{more}. Read AUC and "

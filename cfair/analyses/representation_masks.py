@@ -157,6 +157,8 @@ def masked_tables(
     _counts(levels, shown, np.vstack(shown.levels))
     every = shown.n(np.vstack(shown.levels))
     levels["note"] = [why_masked(m, shown.below) for m in every]
+    _unknown(cells, is_masked(cells["n"]), ("below_floor", "below_min_count", "below_disclosure"))
+    _unknown(levels, is_masked(levels["n"]), ("under_represented", "small_group"))
     return replace(
         tables,
         cells=cells,
@@ -166,6 +168,14 @@ def masked_tables(
         n_read=float("nan") if dropped else _whole(shown, tables.n_read, None),
         n_known=_whole(shown, tables.n_known, shown.cells),
     )
+
+
+def _unknown(frame: pd.DataFrame, masked: NDArray[np.bool_], names: Sequence[str]) -> None:
+    """Flags of masked figures are missing: thresholds chosen one after the other would find n."""
+    if masked.any():
+        for name in names:
+            flags = frame[name]
+            frame[name] = (flags.astype("boolean") if flags.dtype == bool else flags).mask(masked)
 
 
 def _known(shown: Shown, membership: Array) -> NDArray[np.bool_]:
@@ -203,6 +213,8 @@ def _attributes(tables: RepresentationTables, shown: Shown) -> pd.DataFrame:
     frame["missing"] = missing
     frame["n"] = frame["n"].astype(float).mask(lost)
     frame.loc[lost, "missing_share"] = np.nan
+    _unknown(frame, np.array(hidden), ("imbalanced",))
+    _unknown(frame, lost, ("much_missing",))
     frame["note"] = np.where(np.array(hidden) | lost, "masked: a level is", "")
     return frame
 

@@ -10,9 +10,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from cfair.analyses.masking import untreated
+from cfair.analyses.masking import FEW_VALUES, untreated
 from cfair.cohort import Cohort
-from cfair.disclosure import KINDS, SMALL, Protection, policy, protect, why_masked, written
+from cfair.disclosure import (
+    KINDS,
+    REVEALING,
+    SMALL,
+    Protection,
+    closed,
+    policy,
+    protect,
+    why_masked,
+    written,
+)
 from cfair.errors import DataError
 from cfair.frame import show_some
 from cfair.results.report import cohort_facts
@@ -68,6 +78,9 @@ def table_one(
     member = np.vstack([np.ones((1, groups.n_groups)), inner])
     shown = ("Overall", *names)
     chosen, notes = _columns(cohort, declared, covariates, by)
+    if cohort.protection is not None:
+        chosen, more = _without_calls(cohort, declared, chosen)
+        notes += more
     unknown = [name for name in median if name not in chosen]
     if unknown:
         raise DataError(f"median names {show_some(unknown, 6)}, which is no covariate here.")
@@ -141,6 +154,35 @@ def _columns(
             f"Left out: {show_some(left, 6)} (neither numbers nor {MOST_LEVELS} levels or fewer)."
         )
     return [*others, *roles, *found], notes
+
+
+def _without_calls(
+    cohort: Cohort, declared: Declared, names: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Leave out few-valued columns that tell outcome, call or treatment, whose counts are masked.
+
+    A score of points is one: its numbers of patients add up to those flagged, and are protected
+    apart from these.
+    """
+    own = {cohort.outcome_name, cohort.prediction_name, cohort.treatment_name}
+    own |= set(cohort.groups.attributes)
+    roles = [v for v in (cohort.y, cohort.s, cohort.d) if v is not None]
+    kept: list[str] = []
+    left: list[str] = []
+    for name in names:
+        codes, levels = pd.factorize(_values(cohort, declared, name), use_na_sentinel=False)
+        told = name not in own and 1 < len(levels) <= MOST_LEVELS
+        told = told and any(
+            not np.any(np.bincount(codes, v) % np.bincount(codes)) and v.any() and not v.all()
+            for v in roles
+        )
+        (left if told else kept).append(name)
+    if not left:
+        return kept, []
+    return kept, [
+        f"Left out by suppress_below=: {show_some(left, 6)} (few values, which tell the call, the "
+        "outcome or the treatment: their numbers of patients would give masked counts)."
+    ]
 
 
 def _values(cohort: Cohort, declared: Declared, name: str) -> pd.Series:
@@ -226,13 +268,25 @@ def _numeric(
     """Mean and SD, or median and quartiles, and the missing values."""
     x, below = values.to_numpy(float), cohort.suppress_below or 0
     lost, K = np.isnan(x), cohort.groups.n_groups
-    counts = np.zeros((K, 2))
-    np.add.at(counts, (cohort.groups.codes, lost.astype(int)), 1)
+    levels, codes = np.unique(x[~lost], return_inverse=True)
+    each = np.zeros(len(x), dtype=np.intp)
+    each[~lost] = codes
+    # few values, as of a count, can be solved for how many patients have each
+    L = len(levels) if cohort.protection is not None and len(levels) <= FEW_VALUES else 1
+    counts = np.zeros((K, L + 1))
+    np.add.at(counts, (cohort.groups.codes, np.where(lost, L, each if L > 1 else 0)), 1)
     found = _protection(cohort, counts)
-    masks = _masks(found, member, np.array([1.0, 0.0]), np.ones(2))[0]
-    if cohort.protection is not None:  # without its number of values a mean gives no sum away
+    whole = np.ones(L + 1)
+    whole[L] = 0
+    masks = _masks(found, member, whole, np.ones(L + 1))[0]
+    if cohort.protection is not None and found is not None:
+        # without its number of values a mean gives no sum away
         n = cohort.protection.masks(member, KINDS["n"])
         masks = np.where(masks == SMALL, SMALL, n).astype(np.int8)
+        telling = _telling(cohort, name, member, each, lost, len(levels))
+        for kind in np.eye(L + 1)[: L if L > 1 else 0]:
+            telling |= found.masks(member, kind) > 0
+        masks = np.where((masks == 0) & telling, REVEALING, masks).astype(np.int8)
     unit = int(np.frexp(np.abs(x[~lost]).max(initial=0.0))[1])
     x = np.ldexp(x, -unit)  # no square overflows
     stats = np.full((4, len(member)), np.nan)
@@ -256,6 +310,28 @@ def _numeric(
         centre=stats[0], spread_low=low, spread_high=high, smd=smd,
     )  # fmt: skip
     return rows + _missing(name, counts, found, member, groups, below)
+
+
+def _telling(
+    cohort: Cohort,
+    name: str,
+    member: Array,
+    codes: NDArray[np.intp],
+    lost: NDArray[np.bool_],
+    n_levels: int,
+) -> NDArray[np.bool_]:
+    """Groups that have few of the column's values, some of them in few patients."""
+    assert cohort.protection is not None
+    below, hidden = cohort.protection.below, np.zeros(len(member), dtype=bool)
+    for j, target in enumerate(member):
+        inside = (target[cohort.groups.codes] > 0) & ~lost
+        n = np.bincount(codes[inside], minlength=n_levels)
+        n = n[n > 0]
+        hidden[j] = len(n) <= FEW_VALUES and bool((n < below).any())
+    if name == cohort.score_name:  # as the mean score of a performance
+        for kind in ("events", "positive", "right"):
+            hidden |= cohort.protection.rate_masks(member, KINDS[kind], KINDS["n"]) > 0
+    return closed(member[:, cohort.groups.sizes > 0], hidden)
 
 
 def _missing(

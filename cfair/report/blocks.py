@@ -188,15 +188,15 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def count(value: Any) -> str:
-    """A count with thousands separators; ``<11`` where it is masked for being less.
+    """A count with thousands separators; ``<11`` or a word where it is masked.
 
     Examples
     --------
     >>> count(12345), count(-11), count(float("nan"))
-    ('12,345', '<11', '–')
+    ('12,345', '<11', 'masked')
     """
     if value is None or pd.isna(value):
-        return "–"
+        return "masked"
     return f"<{-int(value):,}" if value < 0 else f"{int(value):,}"
 
 

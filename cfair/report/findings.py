@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from cfair.report.blocks import label, listed, number, rate
+from cfair.report.blocks import label, listed, number, p_text, rate
 from cfair.results.equivalence import VERDICTS, EquivalenceResult
 from cfair.results.group_intervention import GroupInterventionResult
 from cfair.results.interaction import InteractionResult
@@ -31,8 +32,12 @@ WORDS: dict[str, tuple[str, str]] = {
     "oe_ratio": ("Observed to expected events", ""),
     "calibration_slope": ("Calibration slope", ""),
 }
+#: Below this effective size of a denominator the analyses say to read a rate with care.
+CARE_BELOW = 20.0
 #: What it comes to, and the figures.
 Finding = tuple[str, str]
+#: Measures of the score that the page has a table of.
+SCORE_METRICS: tuple[str, ...] = ("auc", "brier", "oe_ratio", "calibration_slope")
 #: Which rates of a result the findings are about, in this order.
 _TOLD: dict[type, tuple[str, ...]] = {
     ObservedResult: ("fpr", "tpr", "selection_rate"),
@@ -52,46 +57,114 @@ def gap_findings(result: RatesResult) -> list[Finding]:
     list of (str, str)
         What it comes to, and the figures.
     """
-    metrics = _TOLD.get(type(result), result.compared)
     if np.count_nonzero(result.cohort.groups.sizes) < 2:
         return [("One group only.", "Nothing can be compared.")]
-    gaps = result.gaps([m for m in metrics if m in result.metrics], adjust=None)
+    gaps = tabled_gaps(result)
     whole = " x ".join(result.cohort.groups.attributes)
-    rows = gaps[gaps["by"] == whole].to_dict("records")
-    return [_finding(result, row) for row in rows]
+    said: list[Finding] = []
+    for metric in _TOLD.get(type(result), result.compared):
+        mine = gaps[gaps["metric"] == metric]
+        rows = mine[mine["by"] == whole]
+        if rows["gap"].isna().all() and mine["gap"].notna().any():
+            rows = mine[mine["gap"].notna()]  # what single attributes say is better than nothing
+        said += [_finding(result, row, row["by"] != whole) for row in rows.to_dict("records")]
+    return said
 
 
-def _finding(result: RatesResult, row: dict[Any, Any]) -> Finding:
+def tabled_gaps(result: RatesResult) -> pd.DataFrame:
+    """The gaps that the page has in a table, with the adjusted p-values that are printed there.
+
+    Parameters
+    ----------
+    result : RatesResult
+
+    Returns
+    -------
+    pandas.DataFrame
+        As `RatesResult.gaps`.
+    """
+    if isinstance(result, PerformanceResult):
+        return result.gaps([m for m in SCORE_METRICS if m in result.metrics])
+    return result.gaps()
+
+
+def _finding(result: RatesResult, row: dict[Any, Any], single: bool = False) -> Finding:
+    """One gap in words; ``single`` if it is between the levels of one attribute."""
     metric = str(row["metric"])
     name, meaning = WORDS.get(metric, (metric, ""))
+    if single:
+        name = f"{name} by {label(row['by'])}"
     gap, low, high = (float(row[c]) for c in ("gap", "ci_low", "ci_high"))
     unknown = f"{name}: cannot tell whether groups differ."
     if np.isnan(gap):
         return unknown, f"{meaning}There is no gap to give: {label(row['note'])}."
-    one, other = (_rate_of(result, metric, row[c]) for c in ("group", "reference"))
+    places = [_place(result, metric, row["by"] if single else None, row[c]) for c in _PAIR]
+    one, other = (_rate_of(label(row[c]), at) for c, at in zip(_PAIR, places, strict=True))
+    more = _care([(label(row[c]), at) for c, at in zip(_PAIR, places, strict=True)])
+    if str(row["note"]).startswith(_NO_RATE):
+        more += f" Left out, for want of a rate: {label(row['note'])[len(_NO_RATE) :]}."
     if np.isnan(low) or np.isnan(high):
         return unknown, (
             f"{meaning}The widest gap seen is {gap:.2f}, between {one} and {other}; no interval "
-            "was computed."
+            f"was computed.{more}"
         )
     shown = f"{gap:.2f} ({100 * result.level:g}% interval {low:.2f} to {high:.2f})"
-    if low > 0:
+    if row["p_adjusted"] < 1 - result.level:
         return f"{name}: groups differ, by {shown}.", (
-            f"{meaning}Highest in {one}, lowest in {other}.{_noise(row)}"
+            f"{meaning}Highest in {one}, lowest in {other}.{_noise(row)}{more}"
         )
+    adjusted = (
+        f" The interval is of this gap alone; adjusted for all gaps of the table, "
+        f"p = {p_text(row['p_adjusted'])}."
+        if low > 0
+        else ""
+    )
     return unknown, (
         f"{meaning}The widest gap seen is {shown}, between {one} and {other}.{_noise(row)}"
-        f"{_unseen(row)}"
+        f"{adjusted}{_unseen(row, _compared(result, metric, row['by'] if single else None))}{more}"
     )
 
 
-def _rate_of(result: RatesResult, metric: str, group: Any) -> str:
-    rates = result.rates
-    row = rates[(rates["metric"] == metric) & (rates["group"] == group)]
-    if row.empty:
-        return label(group)
-    value, low, high = row.iloc[0][["estimate", "ci_low", "ci_high"]].astype(float)
-    return f"{label(group)} ({rate(value, low, high, 2).replace(' (', ', ').rstrip(')')})"
+_NO_RATE = "no rate in "
+_PAIR = ("group", "reference")
+
+
+def _place(result: RatesResult, metric: str, attribute: str | None, group: Any) -> dict[Any, Any]:
+    """The row of a rate: of a group, or of the level of an attribute."""
+    if attribute is None:
+        frame = result.rates
+        rows = frame[frame["group"] == group]
+    else:
+        frame = result.marginals
+        rows = frame[(frame["attribute"] == attribute) & (frame["level"].astype(str) == str(group))]
+    found = rows[rows["metric"] == metric].to_dict("records")
+    return found[0] if found else {}
+
+
+def _rate_of(name: str, row: dict[Any, Any]) -> str:
+    if not row:
+        return name
+    value, low, high = (float(row[c]) for c in ("estimate", "ci_low", "ci_high"))
+    return f"{name} ({rate(value, low, high, 2).replace(' (', ', ').rstrip(')')})"
+
+
+def _care(places: Sequence[tuple[str, dict[Any, Any]]]) -> str:
+    """Which of the groups in a sentence are so small that their rates are to be read with care."""
+    said = ""
+    for name, row in places:
+        size = float(row.get("n_effective", np.nan))
+        if size < CARE_BELOW:
+            said += f" The rate of {name} rests on {_patients(size)}: read it with care."
+        elif "read with care" in str(row.get("note", "")):
+            why = label(row["note"]).partition(": read with care")[0]
+            said += f" Read the figure of {name} with care: {why}."
+    return said
+
+
+def _patients(size: float) -> str:
+    """An effective size in words."""
+    shown = f"{size:.0f}" if abs(size - round(size)) < 0.01 else f"an effective {size:.1f}"
+    return f"{shown} {'patient' if shown == '1' else 'patients'}"
 
 
 def _noise(row: dict[Any, Any]) -> str:
@@ -101,17 +174,33 @@ def _noise(row: dict[Any, Any]) -> str:
     return f" If all groups were alike, noise alone would give about {expected:.2f}."
 
 
-def _unseen(row: dict[Any, Any]) -> str:
+def _compared(result: RatesResult, metric: str, attribute: str | None) -> int:
+    """How many groups, or levels of an attribute, have a rate."""
+    frame = result.rates
+    if attribute is not None:
+        frame = result.marginals[result.marginals["attribute"] == attribute]
+    return int(frame.loc[frame["metric"] == metric, "estimate"].notna().sum())
+
+
+def _unseen(row: dict[Any, Any], groups: int) -> str:
+    """What the data could have shown: the power is of one pair, not of the widest of many."""
     detectable = float(row["detectable"])
     said = " This is no evidence that the groups are alike"
     if np.isnan(detectable):
         return f"{said}."
-    found = f"a test of two groups of these sizes finds gaps from {detectable:.2f} on (80% power)"
-    return f"{said}: {found}."
+    if groups == 2:
+        return f"{said}: a test of these two finds gaps from {detectable:.2f} on (80% power)."
+    return (
+        f"{said}: for one pair of groups of these sizes, chosen beforehand, a test finds gaps from "
+        f"{detectable:.2f} on (80% power); the widest of many must be wider to be told from noise."
+    )
 
 
 def same_pair(counterfactual: RatesResult) -> list[Finding]:
     """How far the groups that differ most without treatment differ in the data.
+
+    Only where the gap without treatment is told from 0: the pair was chosen because its gap is the
+    widest there, so that any other would look like an effect of treatment by this choice alone.
 
     Parameters
     ----------
@@ -125,23 +214,25 @@ def same_pair(counterfactual: RatesResult) -> list[Finding]:
     said: list[Finding] = []
     if np.count_nonzero(counterfactual.cohort.groups.sizes) < 2:
         return said
-    gaps = counterfactual.gaps(counterfactual.compared, adjust=None)
+    gaps = tabled_gaps(counterfactual)
     whole = " x ".join(counterfactual.cohort.groups.attributes)
     rates = counterfactual.rates.set_index(["metric", "group"])["estimate"]
     for row in gaps[gaps["by"] == whole].to_dict("records"):
         metric = str(row["metric"])
-        if np.isnan(row["gap"]):
+        if not row["p_adjusted"] < 1 - counterfactual.level:
             continue
         observed = metric.removeprefix("c")
         seen = float(rates[observed, row["group"]] - rates[observed, row["reference"]])
         if np.isnan(seen):
             continue
+        small = [(label(row[c]), _place(counterfactual, metric, None, row[c])) for c in _PAIR]
         said.append(
             (
                 f"{WORDS[metric][0]}: {number(seen, 2)} in the data, {float(row['gap']):.2f} had "
                 "nobody been treated.",
-                f"The gap of {label(row['group'])} to {label(row['reference'])}; no interval is "
-                "given of the change between the two.",
+                f"The gap of {label(row['group'])} to {label(row['reference'])}, a pair chosen "
+                "because its gap is the widest without treatment; no interval is given of the "
+                f"change between the two.{_care(small)}",
             )
         )
     return said
@@ -198,6 +289,10 @@ def interaction_finding(result: InteractionResult) -> list[Finding]:
     unknown = "Effects of two attributes: cannot tell whether they do more than add up."
     if told.empty:
         defined = int(frame["contrast"].notna().sum())
+        if not defined:
+            masked = result.cohort.suppress_below is not None
+            why = ": their rates are masked or undefined" if masked else ": rates are undefined"
+            return [(unknown, f"No contrast can be given{why}.")]
         return [(unknown, f"None of {defined:,} contrasts is told from 0 after adjustment.")]
     named = [
         f"{result.labels[r['metric']]} of {label(r['level_a'])} & {label(r['level_b'])} "
@@ -225,7 +320,9 @@ def small_groups(result: RepresentationResult) -> list[str]:
     list of str
     """
     cells = result.cells
-    few = cells[cells["below_min_count"].astype(bool) | cells["absent"].astype(bool)]
+    few = cells[
+        cells["below_min_count"].eq(True).fillna(False).astype(bool) | cells["absent"].astype(bool)
+    ]
     if few.empty:
         return []
     least = result.tables.thresholds.min_count
@@ -257,7 +354,7 @@ def findings(
     for k, result in enumerate(treated):
         more = same_pair(result) if k == 0 else []
         said.append(
-            (f"Had nobody been treated, by {label(result.estimator)}", gap_findings(result) + more)
+            (f"Had nobody been treated: {label(result.estimator)}", gap_findings(result) + more)
         )
     for result in others:
         if isinstance(result, GroupInterventionResult):

@@ -24,12 +24,15 @@ class Facts:
     performance : bool
         Whether the quality of the score is in it.
     clusters : bool
+    fingerprint : bool
+        Whether a fingerprint of the data is in it.
     """
 
     treatment: bool
     dropped: bool
     performance: bool
     clusters: bool
+    fingerprint: bool = True
 
 
 def guideline_table(name: str, facts: Facts) -> Table:
@@ -55,6 +58,7 @@ def guideline_table(name: str, facts: Facts) -> Table:
         if facts.treatment
         else "Cohort: number treated, if a treatment was declared; not handled in this report"
     )
+    told = "calls, versions and seeds" + ", fingerprint of the data" * facts.fingerprint
     measures = "Methods; Observed rates" + "; Score quality" * facts.performance
     items = (
         ("6c", "Which treatments patients received, and how that was dealt with",
@@ -81,8 +85,8 @@ def guideline_table(name: str, facts: Facts) -> Table:
          "Question; Methods; all results by group. Why these attributes and this cutoff, and what "
          "was changed in the model, is for the author to say.", f"{_SUPPORTS} in part"),
         ("18f", "Where the code of the analysis can be had",
-         "How to repeat this: calls, versions, seed and fingerprint of the data. Where the code is "
-         "kept is not known here.", f"{_SUPPORTS} in part"),
+         f"How to repeat this: {told}. Where the code is kept is not known here.",
+         f"{_SUPPORTS} in part"),
         ("20b", "Characteristics of patients, events and missing values, and how they differ "
          "between groups",
          "Cohort; Representation: rows and events by group. Predictors, dates and follow-up are "

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from cfair._version import __version__
-from cfair.report.blocks import Block, Bullets, Formula, Paragraph, label
+from cfair.inference.replicates import MIN_REPLICATES
+from cfair.report.blocks import Block, Bullets, Formula, Paragraph, label, listed
 from cfair.results.counterfactual import CounterfactualResult
 from cfair.results.equivalence import EquivalenceResult
 from cfair.results.group_intervention import GroupInterventionResult
@@ -33,6 +34,8 @@ REFERENCES: dict[str, str] = {
     "delong": "DeLong ER, DeLong DM, Clarke-Pearson DL (1988). Comparing the areas under two or "
     "more correlated receiver operating characteristic curves: a nonparametric approach. "
     "Biometrics 44, 837-845.",
+    "obuchowski": "Obuchowski NA (1997). Nonparametric analysis of clustered ROC curve data. "
+    "Biometrics 53, 567-578.",
     "calster": "Van Calster B et al. (2016). A calibration hierarchy for risk models was defined: "
     "from utopia to empirical data. Journal of Clinical Epidemiology 74, 167-176.",
     "schuirmann": "Schuirmann DJ (1987). A comparison of the two one-sided tests procedure and the "
@@ -79,7 +82,9 @@ def methods(
             "intervals. The widest gap between two groups is given with an interval that allows "
             "for its choice among all pairs, beside the gap expected from noise if all groups "
             "were alike; p-values of the tests that all groups are equal (Wald, on the logit "
-            "scale) are adjusted by Holm's method over the table." + _dependence(cohort)
+            "scale) are adjusted by Holm's method over the table."
+            + _small(cohort)
+            + _dependence(cohort)
         )
     ]
     needed = ["wilson", "newcombe", "holm"]
@@ -93,10 +98,18 @@ def methods(
         needed.append("wastvedt24")
     for kind, text, formula, references in _OTHERS:
         if any(isinstance(r, kind) for r in others):
+            if kind is PerformanceResult and cohort.cluster is not None:
+                text = text.replace(_DELONG, _DELONG_CLUSTERS)
+                needed.append("obuchowski")
             blocks += [Paragraph(text)] if text else []
-            blocks += [formula] if formula is not None else []
+            blocks += [_sampled(formula, cohort)] if formula is not None else []
             needed += references
     for result in others:
+        if isinstance(result, GroupInterventionResult):
+            made = _fitted(result.outcome_model)
+            said = f"Rates with everybody in one group were estimated by: {result.estimator}. "
+            said += f"The outcome was estimated {made}."
+            blocks.append(Paragraph(said + _folds(result) + _intervals(result)))
         if isinstance(result, EquivalenceResult):
             blocks.append(Paragraph(_equivalence(result)))
     if guideline is not None:
@@ -104,6 +117,42 @@ def methods(
     blocks.append(Paragraph(f"Analyses were done with the Python package cfair {__version__}."))
     cited = tuple(REFERENCES[key] for key in dict.fromkeys(needed))
     return [*blocks, Paragraph("References"), Bullets(cited)]
+
+
+def _small(cohort: Any) -> str:
+    """Groups left out for their size; the least size itself is among the calls."""
+    names = [label(name) for name in cohort.dropped.small_groups]
+    if not names:
+        return ""
+    return (
+        f" Groups with fewer rows than asked for (min_group_size) were left out: {listed(names)}."
+    )
+
+
+def learner_in(model: Any) -> bool:
+    """Whether a model is a learner of scikit-learn rather than a regression.
+
+    Parameters
+    ----------
+    model : Propensity, Outcome, CallOutcome, OutcomeUnderGroups or None
+
+    Returns
+    -------
+    bool
+    """
+    inner = [getattr(model, name, None) for name in ("model", "plain")]
+    if getattr(model, "learned", False) or getattr(model, "learner", None) is not None:
+        return True
+    return any(getattr(m, "estimator", None) is not None for m in inner)
+
+
+def _fitted(model: Any) -> str:
+    """How a model was made: by logistic regression, a learner, or elsewhere."""
+    if learner_in(model):
+        return f"by a learner ({label(model.text)})"
+    if "~" in model.text:
+        return f"by logistic regression as {label(model.text)}"
+    return f"elsewhere ({label(model.text)})"
 
 
 def _dependence(cohort: Any) -> str:
@@ -132,16 +181,16 @@ def _treated(results: Sequence[TreatedResult]) -> list[Block]:
             "A = g) and P(S = 0 | Y(0) = 1, A = g). They are identified if the outcome of an "
             "untreated patient is Y(0) (consistency), if treatment is as good as random given the "
             "covariates of the models (no unmeasured confounding), and if every patient might have "
-            "gone untreated (positivity). No data can prove the second."
+            "gone untreated (positivity). Data cannot show that nothing unmeasured confounds."
         )
     ]
     for result in results:
         blocks.append(Paragraph(_models(result)))
         if isinstance(result, SmallSubgroupResult):
-            blocks += [_IPW, _SMALL]
+            blocks += [_sampled(_IPW, result.cohort), _SMALL]
         elif isinstance(result, CounterfactualResult):
-            blocks.append(_IPW if "IPW)" in result.estimator and "AIPW" not in result.estimator
-                          else _AIPW)  # fmt: skip
+            weighted = "IPW)" in result.estimator and "AIPW" not in result.estimator
+            blocks.append(_sampled(_IPW if weighted else _AIPW, result.cohort))
     return blocks
 
 
@@ -150,17 +199,21 @@ def _models(result: TreatedResult) -> str:
     if result.propensity is not None:
         low, high = result.propensity.truncation
         said += (
-            f" The propensity π was modelled as {label(result.propensity.text)}, and cut to "
+            f" The propensity π was estimated {_fitted(result.propensity)}, and cut to "
             f"[{low:g}, {high:g}]."
         )
     outcome = getattr(result, "outcome_model", None)
-    if outcome is not None:
-        said += f" The outcome without treatment, μ, was modelled as {label(outcome.text)}."
     if isinstance(result, SmallSubgroupResult):
-        said += f" Membership in a group was modelled as {label(result.membership_text)}."
-    drawn = getattr(result, "bootstrapped", False)
-    source = "the bootstrap" if drawn else "influence functions"
-    said += f" Intervals ({100 * result.level:g}%) are from {source}."
+        said += (
+            f" The outcome, μ, was estimated {_fitted(outcome)}, with treatment and without and "
+            "with the call, on all patients, and predicted with treatment set to none. Membership "
+            f"in a group was modelled as {label(result.membership_text)}."
+        )
+    elif outcome is not None:
+        said += f" The outcome without treatment, μ, was estimated {_fitted(outcome)}"
+        said += f", fitted to {outcome.trained_on}." if outcome.trained_on else "."
+    said += _folds(result)
+    said += _intervals(result)
     if result.boot is not None:
         said += f" There were {result.boot.n_replicates:,} bootstrap replicates"
         said += " and" if result.null is not None else f" (seed {result.seed})."
@@ -170,6 +223,43 @@ def _models(result: TreatedResult) -> str:
             f" {result.null.n_replicates:,} permutations of the group labels (seed {result.seed})."
         )
     return said
+
+
+def _folds(result: TreatedResult | GroupInterventionResult) -> str:
+    folds = getattr(result, "folds", None)
+    if folds is None:
+        return ""
+    whose = "Membership" if isinstance(result, SmallSubgroupResult) else "Models"
+    if whose == "Membership" and any(
+        learner_in(getattr(result, name, None)) for name in ("propensity", "outcome_model")
+    ):
+        whose = "Membership and learners"
+    drawn = f"drawn at random (seed {result.seed})" if folds.drawn else "given"
+    verb = "was" if whose == "Membership" else "were"
+    return (
+        f" {whose} {verb} cross-fitted: each patient was predicted by a fit without the patient's "
+        f"own fold, of {folds.n_folds} folds {drawn}."
+    )
+
+
+def _intervals(result: TreatedResult | GroupInterventionResult) -> str:
+    """Where intervals are from, or why there are none."""
+    level, boot = f"{100 * result.level:g}%", result.boot
+    if not getattr(result, "bootstrapped", False):
+        return f" Intervals ({level}) are from influence functions."
+    if isinstance(result, SmallSubgroupResult):
+        if boot is None:
+            return " No intervals were computed: they need a bootstrap, and none ran."
+        if result.boot_kind == "faircfint":
+            return (
+                " No intervals were computed: the spread of these replicates is no standard error."
+            )
+        if boot.n_replicates < MIN_REPLICATES:
+            return (
+                f" No intervals were computed: {boot.n_replicates:,} bootstrap replicates are "
+                f"fewer than the {MIN_REPLICATES} that a variance needs."
+            )
+    return f" Intervals ({level}) are from the bootstrap."
 
 
 def _equivalence(result: EquivalenceResult) -> str:
@@ -245,6 +335,24 @@ _IPW = Formula(
     "cFPR of g: sum of w S (1 − Y) over sum of w (1 − Y). cFNR of g: sum of w (1 − S) Y over sum "
     "of w Y. Sums are over the patients of group g, with w = (1 − D) / (1 − π).",
 )
+#: A sampling weight in a formula: q, since w is the weight against confounding.
+_WEIGHTED = "<mi>q</mi>"
+
+
+def _sampled(formula: Formula, cohort: Any) -> Formula:
+    """A formula whose sums have sampling weights, if rows have any."""
+    if cohort.weights is None:
+        return formula
+    markup = formula.markup
+    for total in (_SUM, _o("∑")):
+        if total in markup:
+            markup = markup.replace(total, total + _WEIGHTED)
+            break
+    named = label(cohort.weights_name)
+    more = f" Each term of a sum is multiplied by q, the sampling weight ({named})."
+    return Formula(markup, formula.text + more)
+
+
 _AIPW = Formula(
     _math(*_pair("", _i("φ")), _COMMA, _i("φ"), _o("="), _W, _o("("), _Y, _o("−"), _i("μ"), _o(")"),
           _o("+"), _i("μ")),
@@ -274,6 +382,11 @@ _GROUP = Formula(
     "estimated outcome then.",
 )  # fmt: skip
 
+_DELONG = "intervals from DeLong's variance"
+_DELONG_CLUSTERS = (
+    "intervals from DeLong's components of variance, summed within clusters (Obuchowski)"
+)
+
 _OTHERS: tuple[tuple[type, str, Formula | None, tuple[str, ...]], ...] = (
     (
         GroupInterventionResult,
@@ -286,7 +399,7 @@ _OTHERS: tuple[tuple[type, str, Formula | None, tuple[str, ...]], ...] = (
     ),
     (
         PerformanceResult,
-        "The quality of the score was measured by AUC (intervals from DeLong's variance), Brier "
+        f"The quality of the score was measured by AUC ({_DELONG}), Brier "
         "score, ratio of observed to expected events and calibration slope (sandwich variance).",
         None,
         ("delong", "calster"),

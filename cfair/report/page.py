@@ -318,13 +318,14 @@ def _sections(
         found.append(("equivalence", "Equivalence", tests))
     found.append(("methods", "Methods and references", methods(observed, others, guideline)))
     everything = [representation, observed, *others]
-    found.append(("repeat", "How to repeat this", repeat_blocks(declaration, everything)))
+    found.append(("repeat", "How to repeat this", repeat_blocks(declaration, everything, fitted)))
     if guideline is not None:
         facts = Facts(
             treatment=bool(treated),
             dropped=any(r.cohort.dropped.n for r in [observed, *others]),
             performance=any(isinstance(r, PerformanceResult) for r in others),
             clusters=observed.cohort.cluster is not None,
+            fingerprint=not any(r.cohort.controlled for r in everything if hasattr(r, "cohort")),
         )
         found.append(("guideline", "Reporting guideline", [guideline_table(guideline, facts)]))
     return [Section(key, name, tuple(blocks)) for key, name, blocks in found]

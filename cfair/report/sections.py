@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from cfair.cohort import Cohort
-from cfair.disclosure import KINDS, small_masks
+from cfair.disclosure import KINDS, MASKED, small_masks
 from cfair.plotting import plot_clinical_forest
 from cfair.report.blocks import (
     Block,
@@ -25,20 +25,25 @@ from cfair.report.blocks import (
     Table,
     count,
     label,
+    listed,
     number,
     p_text,
     percent,
     rate,
 )
 from cfair.report.findings import (
+    SCORE_METRICS,
     equivalence_finding,
     interaction_finding,
     short,
     small_groups,
+    tabled_gaps,
 )
+from cfair.report.methods import learner_in
 from cfair.report.pictures import picture
 from cfair.report.provenance import fingerprint, versions
 from cfair.results.equivalence import EquivalenceResult
+from cfair.results.fitted_model import FitAndAuditResult
 from cfair.results.forest import forest_rows, ordered_rows
 from cfair.results.group_intervention import GroupInterventionResult
 from cfair.results.interaction import InteractionResult
@@ -50,6 +55,7 @@ from cfair.results.report import shown_groups, treatment_fact
 from cfair.results.representation import RepresentationResult
 from cfair.results.table_one import TableOneResult
 from cfair.results.treated import TreatedResult
+from cfair.tables import Cell
 
 #: Rows of a table of pairs, terms or notes; what is beyond is counted.
 MOST_ROWS = 40
@@ -143,6 +149,30 @@ def cohort_blocks(cohort: Cohort, others: Sequence[Any]) -> list[Block]:
     return blocks
 
 
+#: What notes say to those who call the package, in words for those who read the page.
+_SPOKEN: tuple[tuple[str, str], ...] = (
+    (r"by estimator=[\"']ipw[\"']", "by weighting alone (IPW)"),
+    (r"estimator=[\"']([a-z]+)[\"']", r"the estimator \1"),
+    (r"; \.contrasts has which in its notes", ""),
+    (r"; weighted_share in \.cells and \.levels weighs them", ""),
+    (r"(The frame \.pairs has all|(the )?others in \.pairs)", "others are not shown"),
+    (r": adjust=(?=\W|$)", ""),
+)
+
+
+def spoken(note: str) -> str:
+    """A note without the words of the code.
+
+    Examples
+    --------
+    >>> spoken('there intervals by estimator="ipw" hold better; .contrasts has which in its notes.')
+    'there intervals by weighting alone (IPW) hold better.'
+    """
+    for pattern, words in _SPOKEN:
+        note = re.sub(pattern, words, note)
+    return note
+
+
 def _told(cohort: Cohort, kind: str, value: float) -> float:
     """A count of all rows, masked if disclosure control asks for it."""
     if cohort.protection is None:
@@ -209,6 +239,11 @@ def meaning_sentence(others: Sequence[Any]) -> str:
     )
 
 
+def _cell_text(cell: Cell) -> str:
+    """A cell of Table 1; a dash is for what is undefined, not for what is masked."""
+    return "masked" if cell.text == "–" and cell.note.startswith(MASKED) else label(cell.text)
+
+
 def table_one_blocks(results: Sequence[TableOneResult]) -> list[Block]:
     """Who the patients of each group are.
 
@@ -224,11 +259,11 @@ def table_one_blocks(results: Sequence[TableOneResult]) -> list[Block]:
     for k, result in enumerate(results, start=1):
         own = result._as_table(None, None, None, None, None, None)
         parts = tuple(
-            Rows(label(name), tuple(tuple(label(cell.text) for cell in row) for row in rows))
+            Rows(label(name), tuple(tuple(map(_cell_text, row)) for row in rows))
             for name, rows in own.sections
         )
         said = "Patients by group" + f", {k} of {len(results)}" * (len(results) > 1)
-        note = " ".join(map(label, own.notes))
+        note = spoken(" ".join(map(label, own.notes)))
         found.append(Table(said, tuple(map(label, own.header)), parts, note=note))
     return found
 
@@ -263,19 +298,25 @@ def _keys(rows: dict[Any, Any]) -> list[tuple[str, str]]:
 def _shown(row: dict[Any, Any] | None, digits: int = 3) -> str:
     if row is None:
         return "–"
+    if str(row["note"]).startswith(MASKED):
+        return "masked"
     return rate(row["estimate"], row["ci_low"], row["ci_high"], digits)
 
 
 def _reasons(rows: dict[Any, Any], names: dict[str, str], hidden: Sequence[str]) -> str:
     """Why there is a dash in a table, and what the table leaves out."""
+    why: dict[tuple[str, str], list[str]] = {}
+    for (metric, _, group), row in rows.items():
+        if np.isnan(row["estimate"]) and row["note"]:
+            at = (label(row["note"]), names.get(metric, metric))
+            why.setdefault(at, []).append(label(group))
+    alike: dict[tuple[str, str], list[str]] = {}
+    for (note, metric), groups in why.items():  # metrics that the same groups lack are named once
+        alike.setdefault((note, listed(groups)), []).append(metric)
     said = [
-        f"{label(group)}, {names.get(metric, metric)}: {label(row['note'])}"
-        for (metric, _, group), row in rows.items()
-        if np.isnan(row["estimate"]) and row["note"]
+        f"{', '.join(metrics)} of {groups}: {note}" for (note, groups), metrics in alike.items()
     ]
-    more = len(said) - 12
-    text = f"No rate: {'; '.join(said[:12])}" if said else ""
-    text += f"; and {more:,} more" if more > 0 else ""
+    text = f"No rate: {'; '.join(said)}" if said else ""
     return ". ".join(part for part in (text, *hidden) if part)
 
 
@@ -318,21 +359,21 @@ def rates_table(result: RatesResult, metrics: Sequence[str], caption: str) -> Ta
                  note=note)  # fmt: skip
 
 
-def gaps_table(result: RatesResult, metrics: Sequence[str] | None, caption: str) -> Table:
+def gaps_table(result: RatesResult, caption: str) -> Table:
     """The widest gap of each rate, by attribute and by intersection.
 
     Parameters
     ----------
     result : RatesResult
-    metrics : sequence of str or None
-        Those that the result judges by default.
     caption : str
 
     Returns
     -------
     Table
     """
-    frame = result.gaps(metrics)
+    frame = tabled_gaps(result)
+    whole = " x ".join(result.cohort.groups.attributes)
+    crossed = " × ".join(map(label, result.cohort.groups.attributes))
     names = {**_labels(result), "equalized_odds": "TPR or FPR"}
     parts = []
     for metric, mine in frame.groupby("metric", sort=False):
@@ -342,7 +383,7 @@ def gaps_table(result: RatesResult, metrics: Sequence[str] | None, caption: str)
             between = f"{label(row['group'])}, {label(row['reference'])}" if known else row["note"]
             rows.append(
                 (
-                    label(row["by"]),
+                    crossed if row["by"] == whole else label(row["by"]),
                     between,
                     rate(row["gap"], row["ci_low"], row["ci_high"]),
                     number(row["expected_if_equal"]),
@@ -360,7 +401,8 @@ def gaps_table(result: RatesResult, metrics: Sequence[str] | None, caption: str)
     head += ("Would be found", "p")
     note = (
         "If all alike: what noise alone would give. Would be found: the least gap between two "
-        "groups of these sizes that a test finds with 80% power. p: that all groups are equal, "
+        "groups of these sizes, chosen beforehand, that a test finds with 80% power; the widest of "
+        "many pairs must be wider. p: that all groups are equal, "
         f"{frame['family'].iloc[0]}. A large p is no evidence of equality."
     )
     return Table(caption, head, tuple(parts), text_columns=(1,), note=note)
@@ -421,7 +463,10 @@ def representation_blocks(result: RepresentationResult) -> list[Block]:
             few = f"fewer than {t.min_count}" * (0 < r["n"] < t.min_count)
             few = "absent" if r["n"] == 0 else few
         share = rate(100 * r["share"], 100 * r["ci_low"], 100 * r["ci_high"], 1)
-        return (label(name), count(r["n"]), share, *outcome, number(r["width"], 2), few)
+        width = number(r["width"], 2)
+        if pd.isna(r["n"]) or r["n"] < 0:  # what was not told is not what cannot be
+            share, width = (word if word != "–" else "masked" for word in (share, width))
+        return (label(name), count(r["n"]), share, *outcome, width, few)
 
     parts = []
     attributes = list(result.tables.groups.attributes)
@@ -460,7 +505,8 @@ def representation_blocks(result: RepresentationResult) -> list[Block]:
         (
             label(r["attribute"]),
             count(r["n_levels"]),
-            f"{count(r['missing'])} ({100 * r['missing_share']:.1f}%)",
+            count(r["missing"])
+            + ("" if pd.isna(r["missing_share"]) else f" ({100 * r['missing_share']:.1f}%)"),
             number(r["imbalance_ratio"], 1),
         )
         for r in missing.to_dict("records")
@@ -494,7 +540,7 @@ def observed_blocks(result: ObservedResult) -> list[Block]:
         rates_table(result, metrics, "Observed rates"),
     ]
     if _several(result.cohort):
-        blocks.append(gaps_table(result, None, "Widest gaps in observed rates"))
+        blocks.append(gaps_table(result, "Widest gaps in observed rates"))
     flagged = _labels(result)["selection_rate"]
     first = blocks[0]
     assert isinstance(first, Paragraph)
@@ -528,9 +574,8 @@ def counterfactual_blocks(results: Sequence[TreatedResult]) -> list[Block]:
         blocks.append(_side_by_side(results, heads, metric, word))
     for result, head in zip(results, heads, strict=True):
         if _several(result.cohort):
-            compared = list(result.compared)
             caption = f"Widest gaps had nobody been treated: {head}"
-            blocks.append(gaps_table(result, compared, caption))
+            blocks.append(gaps_table(result, caption))
         if result.null is not None:
             blocks.append(_null_table(result, head))
     return blocks
@@ -611,9 +656,7 @@ def group_intervention_blocks(result: GroupInterventionResult) -> list[Block]:
         rates_table(result, list(result.metrics), "Error rates with everybody in the group"),
     ]
     if _several(result.cohort):
-        blocks.append(
-            gaps_table(result, list(result.compared), "Widest gaps with everybody in the group")
-        )
+        blocks.append(gaps_table(result, "Widest gaps with everybody in the group"))
     return blocks
 
 
@@ -628,11 +671,12 @@ def performance_blocks(result: PerformanceResult) -> list[Block]:
     -------
     list of blocks
     """
-    metrics = [m for m in ("auc", "brier", "oe_ratio", "calibration_slope") if m in result.metrics]
+    metrics = [m for m in SCORE_METRICS if m in result.metrics]
     blocks: list[Block] = [rates_table(result, metrics, "Quality of the score by group")]
     if _several(result.cohort):
-        blocks.append(gaps_table(result, metrics, "Widest gaps in the quality of the score"))
-    blocks.append(_auc_picture(result))
+        blocks.append(gaps_table(result, "Widest gaps in the quality of the score"))
+    if _drawable(result, "auc"):
+        blocks.append(_auc_picture(result))
     below = result.cohort.suppress_below
     if below is not None:
         blocks.append(_left_out("the plot of calibration", below))
@@ -754,7 +798,7 @@ def equivalence_blocks(result: EquivalenceResult) -> list[Block]:
         Heading(label(result.about)),
         Bullets(tuple(equivalence_finding(result))),
         Table(f"Equivalence of groups{about}", head, tuple(parts), text_columns=(4, 5), note=note),
-        Bullets(tuple(map(label, result.notes)), "warning"),
+        Bullets(tuple(spoken(label(n)) for n in result.notes), "warning"),
     ]
     if len(frame) <= MOST_ROWS:
         said = " ".join(verdict for verdict, _ in equivalence_finding(result))
@@ -785,22 +829,37 @@ def plot_blocks(observed: ObservedResult, others: Sequence[Any]) -> list[Block]:
             blocks += _forests(result, list(result.compared), caption)
     for result in others:
         if isinstance(result, TreatedResult) and result.null is not None:
-            blocks += [_null_picture(result, metric) for metric in result.compared]
+            blocks += [b for m in result.compared if (b := _null_picture(result, m)) is not None]
     return blocks
 
 
 def _forests(result: RatesResult, metrics: Sequence[str], caption: str) -> list[Block]:
     """All rates in one plot, or a plot for each where there are too many rows for a page."""
     groups = result.cohort.groups
+    metrics = [m for m in metrics if _drawable(result, m)]
+    if not metrics:
+        return []
     if groups.n_groups + len(groups.margins) <= MOST_ROWS // 2:
         return [_forest(result, metrics, caption)]
     names = _labels(result)
     return [_forest(result, [m], f"{caption}: {names[m]}") for m in metrics]
 
 
+def _drawable(result: RatesResult, metric: str) -> bool:
+    """Whether any group or level has a rate that a plot could show."""
+    return any(
+        bool(frame.loc[frame["metric"] == metric, "estimate"].notna().any())
+        for frame in (result.rates, result.marginals)
+        if len(frame)
+    )
+
+
 def _forest(result: RatesResult, metrics: Sequence[str], caption: str) -> Figure:
     chosen, hidden = shown_groups(result.estimates, result.cohort.groups.n_groups)
     rows = forest_rows(result, metrics, only=sorted(chosen) if hidden else None)
+    counts = rows.counts
+    if "fpr" in metrics and "non_events" in rows.frame:  # what the rate is a share of
+        counts = [*counts, ("non_events", "no event")]
     names = _labels(result)
     said = "; ".join(f"{names[m]}: {_range_words(result, m)}" for m in metrics)
     alt = (
@@ -811,7 +870,7 @@ def _forest(result: RatesResult, metrics: Sequence[str], caption: str) -> Figure
         plot_clinical_forest,
         rows.frame,
         rows.panels,
-        counts=rows.counts,
+        counts=counts,
         level=result.level,
         about=result.about,
         reference=rows.reference,
@@ -835,10 +894,13 @@ def _range_words(result: RatesResult, metric: str) -> str:
     )
 
 
-def _null_picture(result: ReplicatedResult, metric: str) -> Figure:
+def _null_picture(result: ReplicatedResult, metric: str) -> Figure | None:
+    """The null of a rate; none where there is nothing to draw, as where groups are masked."""
     frame = result.disparities
     at = (frame["metric"] == metric) & (frame["statistic"] == "average")
     row = frame[at].iloc[0]
+    if np.isnan(row["estimate"]) or np.isnan(row["p_value"]):
+        return None
     name = _labels(result)[metric]
     alt = (
         f"Histogram of the average difference in {name} between groups under permuted labels, "
@@ -870,7 +932,7 @@ def diagnostics_blocks(
     for result in (representation, observed, *others):
         if not isinstance(result, EquivalenceResult):
             for note in result.notes:
-                said.setdefault(label(note), []).append(name_of(result))
+                said.setdefault(spoken(label(note)), []).append(name_of(result))
     notes = tuple(
         f"{'; '.join(dict.fromkeys(names))}: {note}{'' if note.endswith('.') else '.'}"
         for note, names in said.items()
@@ -986,13 +1048,17 @@ def _balance_table(balance: pd.DataFrame, name: str) -> Table:
 # -- how to repeat it -----------------------------------------------------------------------------
 
 
-def repeat_blocks(declaration: str, results: Sequence[Any]) -> list[Block]:
+def repeat_blocks(
+    declaration: str, results: Sequence[Any], fitted: Sequence[FitAndAuditResult] = ()
+) -> list[Block]:
     """Calls, versions, seeds and a fingerprint of the data.
 
     Parameters
     ----------
     declaration : str
     results : sequence of results
+    fitted : sequence of FitAndAuditResult
+        Whose split of the rows was drawn.
 
     Returns
     -------
@@ -1004,16 +1070,8 @@ def repeat_blocks(declaration: str, results: Sequence[Any]) -> list[Block]:
     text = "\n".join([f"audit = {declaration}", *dict.fromkeys(calls)])
     learners = "cfair.Learner" in text
     rows = tuple((name, value) for name, value in versions(learners=learners))
-    seeds = [
-        f"{name_of(r)}: seed {r.seed}, "
-        + ", ".join(
-            f"{d.n_replicates:,} {what}"
-            for d, what in ((r.boot, "bootstrap replicates"), (r.null, "permutations"))
-            if d is not None
-        )
-        for r in results
-        if isinstance(r, ReplicatedResult) and (r.boot is not None or r.null is not None)
-    ]
+    seeds = [f"{name_of(r)}: {said}" for r in results if (said := _seeded(r))]
+    seeds += [f"Fitted model: {said}" for r in fitted for _, said in r.facts if "seed" in said]
     blocks: list[Block] = [
         Code(text, "The calls that made this report"),
         Paragraph(
@@ -1043,3 +1101,17 @@ def repeat_blocks(declaration: str, results: Sequence[Any]) -> list[Block]:
         )
     )
     return blocks
+
+
+def _seeded(result: Any) -> str:
+    """The seed of a result and what was drawn with it; empty where nothing was random."""
+    seed = getattr(result, "seed", None)
+    if seed is None:
+        return ""
+    folds, boot, null = (getattr(result, name, None) for name in ("folds", "boot", "null"))
+    models = [getattr(result, name, None) for name in ("propensity", "outcome_model")]
+    drawn = [f"{folds.n_folds} folds"] if folds is not None and folds.drawn else []
+    drawn += ["fits of a learner"] * any(learner_in(m) for m in models)
+    for draws, what in ((boot, "bootstrap replicates"), (null, "permutations")):
+        drawn += [f"{draws.n_replicates:,} {what}"] if draws is not None else []
+    return f"seed {seed}, {', '.join(drawn)}" if drawn else ""

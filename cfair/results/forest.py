@@ -202,6 +202,6 @@ def _of_metric(
         if list(order) != attributes[: len(order)] and first:
             chosen = chosen.loc[rank.sort_values(first, kind="stable").index]
         parts.append(chosen.assign(section=" × ".join(attributes)))
-    keep = ["metric", "section", "group", "n", "untreated", "events", "denominator", "estimate"]
-    keep += ["ci_low", "ci_high", "n_effective", "note"]
+    keep = ["metric", "section", "group", "n", "untreated", "events", "non_events", "denominator"]
+    keep += ["estimate", "ci_low", "ci_high", "n_effective", "note"]
     return [part[[c for c in keep if c in part]] for part in parts]

@@ -131,15 +131,12 @@ class PerformanceResult(RatesResult):
 
     Attributes
     ----------
-    scored : ScoredRows
-    fit : Recalibration
-    binned : Bins
-    values : dict of str to (n,) array
-        Influence values of the rows in their groups, metric by metric.
     rule : str
         Side of a threshold on which a score equal to it falls.
     best_f1_threshold : float
-        Of all rows; the call ``score >= threshold`` has the highest F1 there.
+        Of all rows; the call ``score >= threshold`` has the highest F1 there. It is the score of a
+        patient, and NaN under ``suppress_below``, where `scored`, `fit`, `binned` and `values` are
+        refused.
     bins : int
     bin_range : str
     clip : float or None
@@ -149,15 +146,49 @@ class PerformanceResult(RatesResult):
     RatesResult : the other attributes, and what can be asked of every result.
     """
 
-    scored: ScoredRows
-    fit: Recalibration
-    binned: Bins
-    values: Mapping[str, Array] = field(default_factory=dict)
+    _scored: ScoredRows
+    _fit: Recalibration
+    _binned: Bins
+    _values: Mapping[str, Array] = field(default_factory=dict)
     rule: str = ">="
     best_f1_threshold: float = np.nan
     bins: int = 10
     bin_range: str = "unit"
     clip: float | None = None
+
+    # -- rows and bins --------------------------------------------------------------------------
+
+    def _inside(self, name: str) -> None:
+        """Refuse what has a value for every row or bin where counts are masked."""
+        if self.cohort.suppress_below is not None:
+            raise DataError(
+                f"{name!r} is of single rows or bins, which suppress_below= masks. Make an Audit "
+                "without it, and keep them inside."
+            )
+
+    @property
+    def scored(self) -> ScoredRows:
+        """Scores and outcomes of the rows."""
+        self._inside("scored")
+        return self._scored
+
+    @property
+    def fit(self) -> Recalibration:
+        """Logistic recalibration of every target."""
+        self._inside("fit")
+        return self._fit
+
+    @property
+    def binned(self) -> Bins:
+        """Scores and outcomes in bins of the score."""
+        self._inside("binned")
+        return self._binned
+
+    @property
+    def values(self) -> Mapping[str, Array]:
+        """Influence values of the rows in their groups, metric by metric."""
+        self._inside("values")
+        return self._values
 
     # -- frames ---------------------------------------------------------------------------------
 
@@ -194,7 +225,7 @@ class PerformanceResult(RatesResult):
         if metric.endswith("_best_f1"):
             threshold = self.best_f1_threshold
         size = len(self.counts["n"][targets])
-        expected = self.binned.if_calibrated if metric == "ece" else np.full(self._size, np.nan)
+        expected = self._binned.if_calibrated if metric == "ece" else np.full(self._size, np.nan)
         expected = np.where(np.isnan(self.estimates_of(metric).estimate), np.nan, expected)
         return {
             "threshold": np.full(size, threshold),
@@ -212,10 +243,10 @@ class PerformanceResult(RatesResult):
         The calibration error is not in it: it is no smooth function of the data.
         """
         K = self.cohort.groups.n_groups
-        estimates = [self.estimates_of(m).estimate[:K] for m in self.values]
-        sigma = self.scored.joint_covariance(estimates, list(self.values.values()))
+        estimates = [self.estimates_of(m).estimate[:K] for m in self._values]
+        sigma = self._scored.joint_covariance(estimates, list(self._values.values()))
         labels = pd.MultiIndex.from_tuples(
-            [(m, name) for m in self.values for name in self.cohort.groups.names],
+            [(m, name) for m in self._values for name in self.cohort.groups.names],
             names=["metric", "group"],
         )
         return pd.DataFrame(sigma, index=labels, columns=labels)
@@ -387,7 +418,7 @@ class PerformanceResult(RatesResult):
         """
         self._require_curves()
         k, names = self._partition(attribute)
-        points = roc_points(self.scored, k, self.level)
+        points = roc_points(self._scored, k, self.level)
         return _curve_frame(
             names,
             points.target,
@@ -422,7 +453,7 @@ class PerformanceResult(RatesResult):
         check_option("bin_range", bin_range, BIN_RANGES)
         self._require_curves()
         k, names = self._partition(attribute)
-        found = calibration_bins(self.scored, check_bins(bins), bin_range)
+        found = calibration_bins(self._scored, check_bins(bins), bin_range)
         found = found.select(self._targets_of(k))
         clusters = self.cohort.n_clusters
         max_df = NORMAL if clusters is None else float(clusters - 1)
@@ -460,7 +491,7 @@ class PerformanceResult(RatesResult):
         """
         self._require_curves()
         k, names = self._partition(attribute)
-        found = recalibration_curves(self.scored, self.fit, k, self.level)
+        found = recalibration_curves(self._scored, self._fit, k, self.level)
         return _curve_frame(
             names,
             found.target,
@@ -524,7 +555,7 @@ class PerformanceResult(RatesResult):
         self._require_curves()
         level = self.level if level is None else check_level(level)
         k, names = self._partition(attribute)
-        found = net_benefit(self.scored, k, cuts)
+        found = net_benefit(self._scored, k, cuts)
         tail = (1 - level) / 2
         df = np.maximum(found.df, 1.0)[:, None]
         q = -np.where(np.isfinite(df), stdtrit(df, tail), ndtri(tail))
@@ -578,8 +609,8 @@ class PerformanceResult(RatesResult):
         return at + 1, groups.level_names[at]
 
     def _targets_of(self, k: int) -> NDArray[np.intp]:
-        first = sum(self.scored.sizes[:k])
-        return np.arange(first, first + self.scored.sizes[k])
+        first = sum(self._scored.sizes[:k])
+        return np.arange(first, first + self._scored.sizes[k])
 
     # -- plots ----------------------------------------------------------------------------------
 
@@ -662,7 +693,7 @@ class PerformanceResult(RatesResult):
         from cfair.plotting import plot_net_benefit
 
         if thresholds is None:
-            top = float(np.quantile(self.scored.p, 0.99))
+            top = float(np.quantile(self._scored.p, 0.99))
             thresholds = np.arange(1, max(int(100 * top), 5) + 1) / 100
             thresholds = thresholds[thresholds < 1]
         return plot_net_benefit(
@@ -860,19 +891,21 @@ class PerformanceResult(RatesResult):
             at = self.estimates_of(metric).estimate[-1]
             return f"{MEASURES[metric].label} {text.estimate(at, low[-1], high[-1], digits)}"
 
-        best = f"score {self.rule} {self.best_f1_threshold:.3g}"
-        noise = self.binned.if_calibrated[-1]
+        masked = np.isnan(self.best_f1_threshold) and self.cohort.suppress_below is not None
+        at = "masked" if masked else f"score {self.rule} {self.best_f1_threshold:.3g}"
+        noise = text.number(self._binned.if_calibrated[-1])
+        debiased = text.number(self.estimates_of("ece_debiased").estimate[-1])
         return text.facts(
             [
                 ("all rows", f"{value('log_loss')}, {value('calibration_in_the_large', 2)}"),
                 (
                     " ",
                     f"{value('ece')} in {self.bins} {_BIN_WORDS[self.bin_range]}, where noise "
-                    f"alone gives {noise:.3f}; debiased {self.binned.debiased[-1]:.3f}",
+                    f"alone gives {noise}; debiased {debiased}",
                 ),
                 (
                     " ",
-                    f"{value('accuracy')}, {value('f1')}; best F1 of all rows at {best}: "
+                    f"{value('accuracy')}, {value('f1')}; best F1 of all rows at {at}: "
                     f"{text.number(self.estimates_of('f1_best_f1').estimate[-1])}",
                 ),
             ]

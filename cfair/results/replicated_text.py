@@ -108,7 +108,10 @@ def difference_lines(result: ReplicatedResult) -> list[str]:
     lines = [*equality_line(result, chosen), *aggregate_lines(result, chosen)]
     if result.null is not None:
         lines += null_table(result)
-    return lines + largest_gap_lines(result, chosen)
+    K = result.cohort.groups.n_groups
+    pairs = [k for k in chosen if np.count_nonzero(~np.isnan(result.estimates[k].estimate[:K])) > 1]
+    # only those with a gap, since the first of them has the label of the lines
+    return lines + largest_gap_lines(result, pairs) if pairs else lines
 
 
 def null_table(result: ReplicatedResult) -> list[str]:

@@ -35,6 +35,11 @@ def _as_shown(frame: pd.DataFrame) -> pd.DataFrame:
     return shown
 
 
+def _so(flags: pd.Series) -> pd.Series:
+    """A flag, which is not so where it is masked."""
+    return flags.astype("boolean").fillna(False).astype(bool)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class RepresentationResult(Printed):
     """Counts and shares of attributes and their intersections.
@@ -79,7 +84,8 @@ class RepresentationResult(Printed):
         ``group`` and a column per attribute, ``n``, ``share, ci_low, ci_high``, ``width`` of the
         interval that the rate in question would have there, ``expected``, ``expected_share``,
         ``ratio``, with weights ``weighted_share``, with an outcome ``events, non_events``;
-        ``absent, below_floor, below_min_count, below_disclosure, note``.
+        ``absent, below_floor, below_min_count, below_disclosure, note``. What is
+        below is missing where ``n`` is masked, whatever the limit.
         """
         return _as_shown(self.tables.cells)
 
@@ -316,11 +322,11 @@ class RepresentationResult(Printed):
     def _remarks(self) -> list[str]:
         cells, t = self.tables.cells, self.tables.thresholds
         said = []
-        there = ~cells["absent"]
+        there = ~cells["absent"] & ~is_masked(cells["n"])
         least = min(t.disclosure, default=0)
         for which, what in (
             (cells["absent"], "absent"),
-            (cells["below_floor"] & there, f"below {100 * t.floor:g}% of the rows"),
+            (_so(cells["below_floor"]) & there, f"below {100 * t.floor:g}% of the rows"),
             (
                 (cells["n"] < least) & there,
                 f"with fewer than {least} rows, which may disclose who it is",
@@ -329,19 +335,19 @@ class RepresentationResult(Printed):
             if which.any():
                 names = show_some([text.one_line(g, 40) for g in cells.loc[which, "group"]], NAMED)
                 said.append(f"{plural(int(which.sum()), 'cell')} {what}: {names}.")
-        few = cells["below_min_count"] & there
+        few = _so(cells["below_min_count"]) & there
         if few.any():
             said.append(
                 f"{int(few.sum())} of {plural(len(cells), 'cell')} with fewer than {t.min_count} "
                 "rows; their rates have the intervals that the width shows."
             )
         for _, row in self.tables.attributes.iterrows():
-            if row["much_missing"] and not np.isnan(row["missing_share"]):
+            if not np.isnan(row["missing_share"]) and row["much_missing"]:
                 said.append(
                     f"{row['attribute']}: {100 * row['missing_share']:.1f}% missing "
                     f"({100 * MUCH_MISSING:g}% or more)."
                 )
-            if row["imbalanced"] and not np.isnan(row["imbalance_ratio"]):
+            if not np.isnan(row["imbalance_ratio"]) and row["imbalanced"]:
                 said.append(
                     f"{row['attribute']}: the largest level is {row['imbalance_ratio']:.1f} times "
                     f"the least ({IMBALANCED:g} or more)."

@@ -51,6 +51,11 @@ class TableOneResult(Printed):
         """
         return self._cells.drop(columns="below")
 
+    @property
+    def suppress_below(self) -> int | None:
+        """Counts from 1 to one less are masked."""
+        return int(self._cells["below"].max()) or None
+
     def to_frame(self) -> pd.DataFrame:
         """The same as `cells`."""
         return self.cells

@@ -11,6 +11,7 @@ import pandas as pd
 
 from cfair.options import check_option
 from cfair.results import text
+from cfair.results.gaps import EQUALIZED_ODDS
 from cfair.tables import (
     Cell,
     Table,
@@ -78,6 +79,7 @@ class Tabulated:
         metrics : str or sequence of str, optional
             Columns of the table of rates; those that are compared by default.
         digits : int, default 3
+            From 1 to 15. P-values have at least three, and are printed as <0.001 below.
         labels : mapping of str to str, optional
             Other names for groups, levels, metrics and columns.
         order : sequence of str, optional
@@ -215,8 +217,11 @@ class Tabulated:
             raise TypeError(f"{type(self).__name__} has no table.")
         name = self.table_names[0] if table is None else table
         check_option("table", name, self.table_names)
-        if not isinstance(digits, int) or isinstance(digits, bool) or not 0 <= digits <= 15:
-            raise ValueError(f"digits must be a whole number from 0 to 15, not {digits!r}.")
+        if not isinstance(digits, int) or isinstance(digits, bool) or not 1 <= digits <= 15:
+            raise ValueError(
+                f"digits must be a whole number from 1 to 15, not {digits!r}: without any, rates "
+                "would be 0 or 1."
+            )
         names = dict(labels or {})
         if name == "rates" and hasattr(self, "estimates"):
             return rates_table(self, metrics, digits, names, order, caption)  # type: ignore[arg-type]
@@ -225,9 +230,22 @@ class Tabulated:
         frame = self._frame_of(name)
         if order is not None:
             frame = _in_order(frame, order)
+        if "metric" in frame:
+            of = {**_metric_names(self), **names}
+            frame = frame.assign(metric=[of.get(m, m) for m in frame["metric"]])
         return of_frame(
             frame, digits=digits, labels=names, caption=caption or "", notes=_policy(self)
         )
+
+
+def _metric_names(result: Any) -> dict[str, str]:
+    """What the metrics of a result are called in its tables."""
+    found = {EQUALIZED_ODDS: "TPR or FPR"}
+    if hasattr(result, "estimates") and hasattr(result, "rows"):
+        found |= {e.metric: r.label for e, r in zip(result.estimates, result.rows, strict=True)}
+    else:
+        found |= getattr(result, "labels", {})
+    return {metric: _capital(name) for metric, name in found.items()}
 
 
 def _policy(result: Any) -> list[str]:
@@ -279,7 +297,11 @@ def rates_table(
     -------
     Table
     """
-    wanted = [metrics] if isinstance(metrics, str) else list(metrics or result.compared)
+    if metrics is None:
+        metrics = result.compared
+    wanted = [metrics] if isinstance(metrics, str) else list(metrics)
+    if not wanted:
+        raise ValueError("metrics must name at least one metric, or be left out.")
     for metric in wanted:
         result.estimates_of(metric)
     groups = result.cohort.groups
