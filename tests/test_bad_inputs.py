@@ -716,7 +716,7 @@ INPUTS = {
     "bl06": (table_of(bad.bl06_missing_in_one_formula_only), {}, {ALL: FINE}),
     "bl07": (
         table_of(bad.bl07_missing_outcome), {},
-        {ALL: "'y'|y_true", "faircfint": FINE, "representation_of": FINE},
+        {ALL: "'y'|y_true", "faircfint": "missing in 30", "representation_of": FINE},
     ),
     "bl07 dropped": (table_of(bad.bl07_missing_outcome), {"missing": "drop"}, {ALL: FINE}),
     "bl08": (
@@ -752,7 +752,7 @@ INPUTS = {
     "bl25": (table_of(bad.bl25_labels_that_collide), {"groups": ["a", "b"]}, {ALL: FINE}),
     "bl26": (
         table_of(bad.bl26_duplicate_columns), {},
-        {ALL: "race", "command": FINE, "faircfint": "race|A2", **dict.fromkeys(METRICS, "race")},
+        {ALL: "race", "faircfint": "race|A2", **dict.fromkeys(METRICS, "race")},
     ),
     "bl27": (
         table_of(bad.bl27_single_group), {},

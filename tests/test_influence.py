@@ -157,16 +157,30 @@ def test_margins_are_merged_groups():
 # -- clusters -------------------------------------------------------------------------------------
 
 
+def own_clusters(y, d, g, cluster):
+    """Clusters with untreated rows of each group without the event, then with it."""
+    return np.array(
+        [
+            len(np.unique(cluster[(d == 0) & (y == event) & (g == k)]))
+            for event in (0, 1)
+            for k in range(K)
+        ]
+    )
+
+
 @pytest.mark.parametrize("known", [False, True])
 def test_clusters_of_one_row_differ_by_the_factor_alone(known):
     y, s, d, g, X, rng = sample(n=300, seed=8)
     model = model_of(X, d)
     if known:
         model = TreatmentModel(model.pi)
-    C = 300
-    got = joint(y, s, d, g, model, cluster=rng.permutation(C))
+    cluster = rng.permutation(300)
+    got = joint(y, s, d, g, model, cluster=cluster)
     alone = joint(y, s, d, g, model)
-    np.testing.assert_allclose(got.covariance, alone.covariance * C / (C - 1), rtol=1e-10)
+    C = own_clusters(y, d, g, cluster)
+    factor = np.sqrt(C / (C - 1))
+    expected = alone.covariance * factor[:, None] * factor
+    np.testing.assert_allclose(got.covariance, expected, rtol=1e-10)
 
 
 def test_duplicated_rows_in_one_cluster_say_nothing_new():
@@ -176,7 +190,10 @@ def test_duplicated_rows_in_one_cluster_say_nothing_new():
     copies = TreatmentModel(model.pi[rows], X[rows], model.fitted[rows])
     got = joint(y[rows], s[rows], d[rows], g[rows], copies, cluster=rows)
     once = joint(y, s, d, g, model)
-    np.testing.assert_allclose(got.covariance, once.covariance * 300 / 299, rtol=1e-10)
+    C = own_clusters(y, d, g, np.arange(300))
+    factor = np.sqrt(C / (C - 1))
+    expected = once.covariance * factor[:, None] * factor
+    np.testing.assert_allclose(got.covariance, expected, rtol=1e-10)
     np.testing.assert_allclose(got.estimate, once.estimate, rtol=1e-12)
 
 
@@ -189,7 +206,9 @@ def test_clustered_covariance_sums_influences_within_clusters(weighted):
     psi = ipw_influence(y, s, d, g, model, K, w)
     sums = np.array([psi[cluster == c].sum(axis=0) for c in range(25)])
     got = joint(y, s, d, g, model, w, cluster=cluster)
-    np.testing.assert_allclose(got.covariance, 25 / 24 * sums.T @ sums / 400**2, rtol=1e-10)
+    C = own_clusters(y, d, g, cluster)
+    sums *= np.sqrt(C / (C - 1))
+    np.testing.assert_allclose(got.covariance, sums.T @ sums / 400**2, rtol=1e-10)
 
 
 # -- observed rates -------------------------------------------------------------------------------

@@ -278,8 +278,8 @@ def test_an_interruption_leaves_the_audit_as_it_was(what, options, monkeypatch):
             ask(a, **options)
     gc.collect()
     assert not changed(before)
-    for thread in threading.enumerate():  # workers may take a moment to see that it is over
-        if thread is not threading.current_thread() and not thread.daemon:
+    for thread in set(threading.enumerate()) - running:  # workers may take a moment to end
+        if not thread.daemon:
             thread.join(10)
     if not options.get("n_jobs"):  # joblib keeps a pool of its own
         assert not {t for t in threading.enumerate() if not t.daemon} - running
