@@ -662,9 +662,6 @@ def test_a_margin_that_no_contrast_can_have_is_missing_and_says_why(changes, con
         "tpr", n=20, **{**SHARED, **changes}, contrast=contrast, method=method
     )
     row = found.frame.iloc[0]
-    if method == "score" and np.isfinite(row["margin_low"]):
-        assert abs(row["margin_high"]) < (1 if contrast == "difference" else np.exp(30.1))
-        return
     assert np.isnan(found.values).all()
     assert "wide enough" in row["note"]
     assert "no margin will do" in str(found)

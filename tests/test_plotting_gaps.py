@@ -98,6 +98,7 @@ def test_every_plot_is_saved_under_a_safe_name(result, tmp_path):
     names = [path.name for path in found]
     assert "rates_by_race_ethnicity.png" in names
     assert "rates_by_sex.png" in names
+    assert "forest_by_sex_x_race_ethnicity.png" in names
     assert len(names) == len(set(names)) == 8
     assert all(path.stat().st_size > 1000 for path in found)
     assert not plt.get_fignums()
