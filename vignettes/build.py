@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import argparse
 import base64
+import difflib
 import hashlib
 import html
+import itertools
 import os
 import re
 import subprocess
@@ -95,11 +97,34 @@ def run(name: str):
     del notebook.cells[0]
     for position, cell in enumerate(notebook.cells):
         cell["id"] = f"cell-{position:03d}"  # by themselves they are random
+        if "outputs" in cell:
+            cell.outputs = ordered(cell.outputs)
         for output in cell.get("outputs", []):
             tidy(output, cell, name)
     first = notebook.cells[0]
     first.source = re.sub(r"\A# .+\n", "", first.source)  # the title, which the frame has
     return notebook
+
+
+def ordered(outputs: list) -> list:
+    """Put warnings before the text printed around them, each stream whole.
+
+    The two streams reach the notebook by turns that differ from run to run; what is shown between
+    them (a table, a figure) waits for both, so its place is kept.
+    """
+    tidied: list = []
+    for shown, run in itertools.groupby(outputs, lambda output: output.output_type != "stream"):
+        if shown:
+            tidied += run
+            continue
+        streams: dict = {}
+        for output in run:
+            if output.name in streams:
+                streams[output.name].text += output.text
+            else:
+                streams[output.name] = output
+        tidied += [streams[stream] for stream in sorted(streams)]  # stderr, stdout
+    return tidied
 
 
 def tidy(output: dict, cell: dict, name: str) -> None:
@@ -189,13 +214,15 @@ def text_around(text: str, part: str) -> str:
     return next(line.strip()[:160] for line in text.splitlines() if part in line)
 
 
-def stale(fresh: Path) -> bool:
-    """Whether the committed page is missing or is not the fresh one."""
+def changes(fresh: Path) -> list[str]:
+    """Lines by which the committed page differs from the fresh one."""
     committed = HERE / fresh.name
     if not committed.exists():
-        return True
-    old, new = (pictureless(path.read_text(encoding="utf-8")) for path in (committed, fresh))
-    return old != new
+        return ["there is no such page"]
+    old, new = (
+        pictureless(path.read_text(encoding="utf-8")).splitlines() for path in (committed, fresh)
+    )
+    return list(difflib.unified_diff(old, new, "committed", "fresh", n=0, lineterm=""))
 
 
 def main() -> int:
@@ -216,9 +243,12 @@ def main() -> int:
             pages = list(workers.map(build, wanted, [folder] * len(wanted)))
         pages.append(build_index(folder))
         if given.check:
-            old = [page.name for page in pages if stale(page)]
-            print(f"stale: {', '.join(old)}" if old else f"{len(pages)} pages are fresh")
-            return 1 if old else 0
+            stale = {page.name: lines for page in pages if (lines := changes(page))}
+            for page, lines in stale.items():
+                print(f"stale: {page}", *(line[:200] for line in lines[:20]), sep="\n  ")
+            if not stale:
+                print(f"{len(pages)} pages are fresh")
+            return 1 if stale else 0
         for page in pages:
             (HERE / page.name).write_bytes(page.read_bytes())
             print(f"{page.name}: {page.stat().st_size / 1024:.0f} KB")

@@ -277,9 +277,7 @@ external = dict(
     pa_xvars_ext=[f"XP{i}" for i in range(1, 5)],
     folds=r_borrow["membership_folds"],
 )
-borrow = analysis_estimation(
-    people, cutoff=0.5, **models, **external
-)
+borrow = analysis_estimation(people, cutoff=0.5, **models, **external)
 
 # %%
 table = beside(
