@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +60,11 @@ class CellMoments:
     cross: Array
     information: Array
     meat: Array
+
+    def __add__(self, other: CellMoments) -> CellMoments:
+        """The sums of these rows and of others."""
+        names = [f.name for f in fields(self)]
+        return CellMoments(*(getattr(self, name) + getattr(other, name) for name in names))
 
     @property
     def n_groups(self) -> int:
@@ -310,6 +315,12 @@ class ClusterScores:
     base: csr_matrix
     scores: Array
 
+    def __add__(self, other: ClusterScores) -> ClusterScores:
+        """The sums of these rows and of others, of the same clusters."""
+        return ClusterScores(
+            self.cells + other.cells, self.base + other.base, self.scores + other.scores
+        )
+
     def kish(self, denominators: Array) -> Array:
         """Kish's effective number of clusters behind each denominator.
 
@@ -400,7 +411,11 @@ def cluster_scores(
 
 
 def contribution_scores(
-    added: Contributions, n_groups: int, cluster: Integers, weights: Array | None = None
+    added: Contributions,
+    n_groups: int,
+    cluster: Integers,
+    weights: Array | None = None,
+    n_clusters: int | None = None,
 ) -> ClusterScores:
     """What rows add, and their scores, added up within clusters.
 
@@ -411,12 +426,15 @@ def contribution_scores(
     cluster : (n,) array of int
         Cluster codes 0..C-1.
     weights : (n,) array, optional
+    n_clusters : int, optional
+        Where there are more than in these rows.
 
     Returns
     -------
     ClusterScores
     """
-    n_clusters, C, n = int(cluster.max()) + 1, 4 * n_groups, len(added.base)
+    C, n = 4 * n_groups, len(added.base)
+    n_clusters = int(cluster.max()) + 1 if n_clusters is None else n_clusters
     a = np.ones(n) if weights is None else weights
     rows = np.repeat(cluster, added.cell.shape[1])
     cells = csr_matrix(

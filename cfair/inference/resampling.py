@@ -6,6 +6,7 @@ replicates, not to workers. They are dealt to rows in the canonical order of `ro
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -245,12 +246,24 @@ def _shuffle_by_sorting(labels: Integers, result: Integers, rng: np.random.Gener
     together = max(1, 50_000 // max(1, n))
     for first in range(0, len(result), together):
         rows = result[first : first + together]
-        keys = rng.integers(0, np.iinfo(key).max, size=rows.shape, dtype=key, endpoint=True)
+        keys = _random_bits(rows.shape, key, rng)
         keys &= ~mask
         keys |= low
         keys.sort(axis=1)
         keys &= mask
         rows[:] = keys
+
+
+def _random_bits(
+    shape: tuple[int, int], key: type[np.unsignedinteger[Any]], rng: np.random.Generator
+) -> Integers:
+    """Fill integers with random bits."""
+    size = shape[0] * shape[1]
+    if key is np.uint32 and size % 2 == 0 and sys.byteorder == "little":
+        # the same numbers as below, as halves of 64 bits: twice as fast
+        drawn = rng.integers(0, 2**64 - 1, size=size // 2, dtype=np.uint64, endpoint=True)
+        return drawn.view(np.uint32).reshape(shape)
+    return rng.integers(0, np.iinfo(key).max, size=shape, dtype=key, endpoint=True)
 
 
 def _shuffle_by_filling(labels: Integers, result: Integers, rng: np.random.Generator) -> None:
