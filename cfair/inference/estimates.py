@@ -112,7 +112,7 @@ class RateEstimates:
         )
 
     def without(self, masked: NDArray[np.bool_]) -> RateEstimates:
-        """The same with some of the rates undefined.
+        """The same with some of the rates undefined, and without what tells their sizes.
 
         Parameters
         ----------
@@ -125,11 +125,14 @@ class RateEstimates:
         if not masked.any():
             return self
         lost = masked[:, None] | masked[None, :]
+        df, size = self.max_df, self.max_size
         return replace(
             self,
             estimate=np.where(masked, np.nan, self.estimate),
             covariance=np.where(lost, np.nan, self.covariance),
             kish=np.where(masked, 0.0, self.kish),
+            max_df=df if np.ndim(df) == 0 else np.where(masked, np.nan, df),
+            max_size=None if size is None else np.where(masked, 0.0, size),
         )
 
     @property

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtr, ndtri, stdtr, stdtrit
 
+from cfair.errors import DataError
 from cfair.inference.aggregate import AggregateIntervals, aggregate_intervals
 from cfair.inference.equality import EqualityTest, equality_test, noise_draws
 from cfair.inference.estimates import CONTRASTS, Contrast, RateEstimates
@@ -77,6 +78,26 @@ class ScoreEstimates(RateEstimates):
             df=None if self.df is None else self.df[targets],
             least=None if self.least is None else self.least[targets],
             rows=None if self.rows is None else self.rows[targets],
+        )
+
+    def without(self, masked: NDArray[np.bool_]) -> ScoreEstimates:
+        """The same with some of the values undefined, and without what tells their sizes.
+
+        Parameters
+        ----------
+        masked : (T,) array of bool
+
+        Returns
+        -------
+        ScoreEstimates
+        """
+        part = super().without(masked)
+        assert isinstance(part, ScoreEstimates)
+        return replace(
+            part,
+            df=None if self.df is None else np.where(masked, np.nan, self.df),
+            least=None if self.least is None else np.where(masked, 0.0, self.least),
+            rows=None if self.rows is None else np.where(masked, 0.0, self.rows),
         )
 
     @property
@@ -309,16 +330,23 @@ class BinnedError(ScoreEstimates):
     It has no normal distribution near 0 and no unbiased difference between groups of unlike size,
     so it has an interval and no contrast, and no test of equality.
 
-    Attributes
-    ----------
-    bins : Bins or None
-
     See Also
     --------
     ScoreEstimates : the other attributes.
     """
 
-    bins: Bins | None = None
+    _bins: Bins | None = None
+
+    @property
+    def bins(self) -> Bins:
+        """The bins of every target; refused where their counts are masked."""
+        assert self._bins is not None
+        if np.isnan(self._bins.n).all():
+            raise DataError(
+                "'bins' counts the rows of every bin of the score, which suppress_below= masks. "
+                "Make an Audit without it, and keep them inside."
+            )
+        return self._bins
 
     def select(self, targets: NDArray[np.intp]) -> BinnedError:
         """Estimates of some of the targets, as the groups that are compared.
@@ -333,8 +361,8 @@ class BinnedError(ScoreEstimates):
         """
         part = super().select(targets)
         assert isinstance(part, BinnedError)
-        assert self.bins is not None
-        return replace(part, bins=self.bins.select(targets))
+        assert self._bins is not None
+        return replace(part, _bins=self._bins.select(targets))
 
     def interval(self, kind: str = "", level: Any = 0.95) -> tuple[Array, Array]:
         """Limits that allow for the bias; from 0 where the bins do not reject calibration.
@@ -352,8 +380,8 @@ class BinnedError(ScoreEstimates):
         -------
         low, high : (T,) arrays
         """
-        assert self.bins is not None
-        low, high = error_interval(self.bins, float(level))
+        assert self._bins is not None
+        low, high = error_interval(self._bins, float(level))
         undefined = np.isnan(self.estimate)
         return np.where(undefined, np.nan, low), np.where(undefined, np.nan, high)
 
@@ -429,13 +457,13 @@ class BinnedError(ScoreEstimates):
         """
         from cfair.estimators.disparity import disparities
 
-        assert self.bins is not None
+        assert self._bins is not None
         K = self.n_groups
         defined = np.flatnonzero(~np.isnan(self.estimate[:K]))
         nothing = np.full(3, np.nan)
         if len(defined) < 2:
             return AggregateIntervals(nothing, nothing, nothing, nothing, False)
-        spread = np.sqrt(self.bins.variance_if_calibrated[:K][defined])
+        spread = np.sqrt(self._bins.variance_if_calibrated[:K][defined])
         z = np.random.default_rng(0).standard_normal((1000, *spread.shape))
         errors = np.abs(z * spread).sum(axis=2)
         expected = np.array(disparities(errors)).mean(axis=1)
