@@ -59,7 +59,7 @@ class Shift:
             return np.zeros((len(labels), K))
         sums = label_sums(labels, self.scores, np.array([0, n]), K)[:, 0]
         columns = np.column_stack([np.ones(K), self.basis])
-        information = np.einsum("bk,ki,kj->bij", sums[..., 1], columns, columns)
+        information = (columns.T * sums[..., 1][:, None, :]) @ columns
         solved = np.linalg.solve(information, (sums[..., 0] @ columns)[:, :, None])[:, :, 0]
         return np.asarray(solved @ columns.T)
 

@@ -271,7 +271,7 @@ class GroupShift:
     def _factor(self, residual: Array, variance: Array) -> Array:
         """What one Newton step of intercept and group columns multiplies the odds by, (R, K)."""
         columns = np.column_stack([np.ones(len(self.basis)), self.basis])
-        information = np.einsum("bk,ki,kj->bij", variance, columns, columns)
+        information = (columns.T * variance[:, None, :]) @ columns
         step = np.linalg.solve(information, (residual @ columns)[:, :, None])[:, :, 0]
         return np.asarray(np.exp(step @ columns.T))
 
@@ -283,7 +283,7 @@ class GroupShift:
         border = mean[None, :, None] * (mass @ self.basis)[:, None, :]
         result[:, :p, p:] = border
         result[:, p:, :p] = border.transpose(0, 2, 1)
-        result[:, p:, p:] = np.einsum("bk,ki,kj->bij", mass, self.basis, self.basis)
+        result[:, p:, p:] = (self.basis.T * mass[:, None, :]) @ self.basis
         return result
 
 
