@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cfair._version import __version__
 
 if TYPE_CHECKING:
+    from cfair.analyses.counterfactual_by_batches import counterfactual_by_batches
     from cfair.analyses.gap_design import gap_power, gap_sample_size
     from cfair.analyses.group_design import equivalence_groups
     from cfair.analyses.planning import (
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "Audit": "cfair.audit",
     "Learner": "cfair.nuisance.learners",
+    "counterfactual_by_batches": "cfair.analyses.counterfactual_by_batches",
     "equivalence_groups": "cfair.analyses.group_design",
     "equivalence_margin": "cfair.analyses.planning",
     "equivalence_plan": "cfair.analyses.planning",
@@ -58,6 +60,7 @@ __all__ = [
     "Audit",
     "Learner",
     "__version__",
+    "counterfactual_by_batches",
     "equivalence_groups",
     "equivalence_margin",
     "equivalence_plan",

@@ -81,7 +81,8 @@ class Audit:
         Missing values in a column that an analysis uses: refuse them, drop the rows (the result
         counts them by column and group), or make them a level of a group attribute.
     min_group_size : int, optional
-        Groups with fewer rows are warned of.
+        Groups with fewer rows are warned of. With `suppress_below` it counts as no less than that,
+        and no note names a group whose number of rows is masked at another limit.
     small_groups : {"warn", "drop"}, default "warn"
         Whether groups below `min_group_size` stay.
     suppress_below : int, optional
@@ -89,8 +90,10 @@ class Audit:
         rows are masked, and further counts so that no masked one is a sum or difference of what is
         shown; a rate is shown where its numerator, its denominator and their difference may be.
         11 is the rule of CMS, 20 that of All of Us. A count of 0 is shown. By default nothing is
-        masked. See `cfair.disclosure` for what is protected. Results whose rows differ, because a
-        formula has missing values, are not protected against each other; and patients behind
+        masked. See `cfair.disclosure` for what is protected. Masks are of one set of rows and one
+        call: results of overlapping rows (a filter, other missing values), of another cutoff or
+        rule, or of tables of other covariates are not protected against each other, and somebody
+        who has both can subtract one from the other. Each result says so. And patients behind
         `cohort`, propensities, other values by row, and pickles, which hold them, are for the
         analyst only. So are errors and warnings, which tell whoever has the data how many rows are
         wrong, small numbers too: they are in no result.
@@ -1260,7 +1263,8 @@ class Audit:
             Columns of the table are the levels of this attribute; the intersectional groups by
             default.
         median : sequence of str, optional
-            Numbers that are given as median [quartiles].
+            Numbers that are given as median [quartiles]. These are values of patients: under
+            ``suppress_below=t`` only of groups with 4 t values, so that t lie beyond a quartile.
         differences : bool, default False
             Add the largest standardised difference between two groups.
 

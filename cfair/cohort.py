@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 
 from cfair.columns import Binary, Score, check_some_weight
 from cfair.counting import declare_counted, is_counted
-from cfair.disclosure import Protection, is_masked, protect, quiet, rounded, small_masks
+from cfair.disclosure import (
+    KINDS,
+    SHOWN,
+    Protection,
+    is_masked,
+    protect,
+    quiet,
+    rounded,
+    small_masks,
+)
 from cfair.errors import CutoffWarning, DataError, SmallGroupWarning, warn
 from cfair.frame import show_some
 from cfair.groups import Groups, cross
@@ -64,8 +73,12 @@ class Dropped:
 
     @property
     def masked(self) -> bool:
-        """Whether some of the numbers of dropped rows are masked."""
+        """Whether some of the numbers of dropped rows are masked, or would give one away."""
         counts = [self.n, *self.by_column.values(), *self.small_groups.values()]
+        missing = self.n - sum(self.small_groups.values())
+        # rows that miss none but one of the columns, and, of two, those that miss both
+        counts += [missing, *(missing - n for n in self.by_column.values())]
+        counts += [sum(self.by_column.values()) - missing] * (len(self.by_column) == 2)
         return bool(is_masked(small_masks(counts, self.below)).any())
 
     def sentence(self) -> str:
@@ -276,7 +289,21 @@ def declare(data: Any, roles: Roles, *, count: bool = False) -> Declared:
             "weights= and cluster= out, or take suppress_below=."
         )
     counted = count and is_counted(data, roles)
-    declared = declare_counted(data, roles) if counted else read_declaration(data, roles)
+    return check_rows(declare_counted(data, roles) if counted else read_declaration(data, roles))
+
+
+def check_rows(declared: Declared) -> Declared:
+    """Check the rows that the roles leave, and warn of what is odd about them.
+
+    Parameters
+    ----------
+    declared : Declared
+
+    Returns
+    -------
+    Declared
+    """
+    roles = declared.roles
     rows = _select_rows(declared, {})
     _warn_of_small_groups(rows.small, roles)
     side = _one_side(declared, rows.keep)
@@ -424,7 +451,7 @@ def _select_rows(declared: Declared, others: dict[str, NDArray[np.bool_]]) -> _R
         raise DataError(_missing_message(declared, by_column, declared.count(~keep)))
     _check_some_left(declared, keep, by_column)
     groups = _groups(declared, keep)
-    small = _small_groups(groups, declared.roles.min_group_size)
+    small = _small_groups(groups, declared.roles)
     gone: dict[str, int] = {}
     if small and declared.roles.small_groups == "drop":
         codes = [groups.names.index(name) for name in small]
@@ -498,10 +525,16 @@ def _check_both_values(
     )
 
 
-def _small_groups(groups: Groups, min_size: int | None) -> dict[str, int]:
-    """Groups that have rows, but fewer than the minimum, by name."""
+def _small_groups(groups: Groups, roles: Roles) -> dict[str, int]:
+    """Groups that have rows, but fewer than the minimum, by name.
+
+    The minimum is no lower than disclosure control's: one limit after the other would find n.
+    """
+    if roles.min_group_size is None:
+        return {}
+    least = max(roles.min_group_size, roles.suppress_below or 0)
     sizes = zip(groups.names, groups.sizes.tolist(), strict=True)
-    return {name: n for name, n in sizes if min_size is not None and 0 < n < min_size}
+    return {name: n for name, n in sizes if 0 < n < least}
 
 
 def _dropped_by_group(declared: Declared, keep: NDArray[np.bool_]) -> dict[str, int]:
@@ -517,12 +550,13 @@ def _dropped_by_group(declared: Declared, keep: NDArray[np.bool_]) -> dict[str, 
 
 
 def _warn_of_small_groups(small: dict[str, int], roles: Roles) -> None:
+    least, few = f"min_group_size={roles.min_group_size}", roles.suppress_below
+    if few is not None:  # of a larger group the number of rows may be masked as well
+        least, small = str(few), {name: n for name, n in small.items() if n < few}
     if small:
-        told = roles.suppress_below is None
-        shown = show_some([f"{k} ({n} rows)" if told else k for k, n in small.items()], 10)
+        shown = show_some([k if few else f"{k} ({n} rows)" for k, n in small.items()], 10)
         warn(
-            f"{len(small)} group{'s' * (len(small) > 1)} with fewer than "
-            f"min_group_size={roles.min_group_size} "
+            f"{len(small)} group{'s' * (len(small) > 1)} with fewer than {least} "
             f'rows: {shown}. Merge levels, or leave them out with small_groups="drop".',
             SmallGroupWarning,
         )
@@ -543,7 +577,7 @@ def _assemble(
     keep, weights = rows.keep, declared.weights
     treatment, score = declared.treatment, declared.score
     cluster = None if declared.cluster is None else declared.cluster.take(keep)
-    return Cohort(
+    cohort = Cohort(
         y=outcome.values[keep],
         s=declared.s[keep],
         d=None if treatment is None else treatment.values[keep],
@@ -574,6 +608,29 @@ def _assemble(
         },
         suppress_below=declared.roles.suppress_below,
     )
+    small = _small_notes(cohort, rows.small, declared.roles)
+    if not small:
+        return cohort
+    noted = replace(cohort, notes=(*cohort.notes, *small))
+    noted.__dict__.update({k: v for k, v in cohort.__dict__.items() if k == "protection"})
+    return noted
+
+
+def _small_notes(cohort: Cohort, small: dict[str, int], roles: Roles) -> list[str]:
+    """Groups with few rows; where their number is masked, no more than the mask says."""
+    told, few = dict(small), cohort.suppress_below
+    if small and cohort.protection is not None and few is not None:
+        shown = cohort.protection.masks(cohort.partitions[-1], KINDS["n"]) == SHOWN
+        for name, n in small.items():
+            if n >= few and not shown[cohort.groups.names.index(name)]:
+                del told[name]
+    care = "rows; read its rates with care"
+    if few is None:
+        return [f"{name} has {n} {care}" for name, n in told.items()]
+    return [
+        f"{name} has fewer than {few if n < few else roles.min_group_size} {care}"
+        for name, n in told.items()
+    ]
 
 
 def _mean_one(weights: NDArray[np.float64]) -> NDArray[np.float64] | None:
@@ -612,11 +669,5 @@ def _notes(declared: Declared, rows: _Rows) -> tuple[str, ...]:
             n = declared.count(rows.keep & (a.codes == len(a.levels) - 1))
             many = f" ({n} rows)" * (declared.roles.suppress_below is None)
             notes.append(f"{a.name}: missing values{many} are the level {a.missing_level!r}")
-    least = declared.roles.min_group_size
-    notes += [
-        f"{name} has {n if declared.roles.suppress_below is None else f'fewer than {least}'} rows; "
-        "read its rates with care"
-        for name, n in rows.small.items()
-    ]
     side = _one_side(declared, rows.keep)
     return (*notes, side) if side else tuple(notes)

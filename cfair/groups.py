@@ -112,7 +112,7 @@ def factor(series: pd.Series, name: str | None = None) -> Factor:
     _refuse_equal_values_of_two_types(series, name)
     try:
         codes, uniques = pd.factorize(series)
-    except TypeError as error:
+    except (TypeError, OverflowError) as error:  # an older pandas: integers beyond any float
         kinds = sorted({type(v).__name__ for v in series.dropna().head(1000)})
         raise DataError(
             f"column {name!r} holds values that cannot be categories ({', '.join(kinds)}). "

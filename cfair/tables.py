@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from cfair.errors import DataError
 
 #: Marks that turn the direction of what stands after them, in the row and beyond it.
 _TURNING = dict.fromkeys([0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+#: Classes of direction of letters that are written from right to left.
+_RIGHT_TO_LEFT = frozenset(("R", "AL"))
+_FIRST_STRONG_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
 _RAISED = "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖ"
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -25,6 +29,9 @@ _LATEX = {
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
     "–": "--",
+    "−": "$-$",
+    "×": r"$\times$",
+    "±": r"$\pm$",
     "≥": r"$\geq$",
     "≤": r"$\leq$",
     "∞": r"$\infty$",
@@ -41,10 +48,13 @@ class Cell:
     text : str
     note : str
         A footnote to it; empty for none.
+    value : int, float or None
+        The number that the text shows, which a workbook gets in its place.
     """
 
     text: str
     note: str = ""
+    value: int | float | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,9 @@ class Table:
         What stands below, after the footnotes of the cells.
     text_columns : collection of int
         Columns of words beside the first, which are aligned to the left like it.
+    attributes : sequence of str
+        Attributes that a heading or a cell may name together, joined by " x ": where a table is
+        set rather than typed, in HTML and LaTeX, the sign between them is "×".
     """
 
     header: Sequence[str]
@@ -69,6 +82,7 @@ class Table:
     caption: str = ""
     notes: Sequence[str] = ()
     text_columns: Collection[int] = ()
+    attributes: Sequence[str] = ()
     marks: dict[str, int] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -89,26 +103,32 @@ class Table:
         """
         return j == 0 or j in self.text_columns
 
-    def texts(self, mark: Callable[[int], str]) -> list[tuple[str, list[list[str]]]]:
+    def texts(
+        self, mark: Callable[[int], str], typeset: bool = False
+    ) -> list[tuple[str, list[list[str]]]]:
         """Sections with the marks of their footnotes in the cells.
 
         Parameters
         ----------
         mark : callable
             A mark from the number of a footnote.
+        typeset : bool, default False
+            Whether attributes are joined by the sign "×" rather than the letter.
 
         Returns
         -------
         list of (str, list of list of str)
         """
+        crossed = {}
+        if typeset and len(self.attributes) > 1:
+            crossed = {" x ".join(self.attributes): " × ".join(self.attributes)}
+
+        def told(cell: Cell) -> str:
+            noted = mark(self.marks[cell.note]) if cell.note else ""
+            return crossed.get(cell.text, cell.text) + noted
+
         return [
-            (
-                heading,
-                [
-                    [c.text + (mark(self.marks[c.note]) if c.note else "") for c in row]
-                    for row in rows
-                ],
-            )
+            (crossed.get(heading, heading), [list(map(told, row)) for row in rows])
             for heading, rows in self.sections
         ]
 
@@ -161,6 +181,7 @@ def of_frame(
     labels: Mapping[Any, str] | None = None,
     caption: str = "",
     notes: Sequence[str] = (),
+    attributes: Sequence[str] = (),
 ) -> Table:
     """A table of a tidy frame: numbers rounded, missing ones a dash, its notes as footnotes.
 
@@ -175,6 +196,8 @@ def of_frame(
         Other names for columns and for text in cells.
     caption : str
     notes : sequence of str
+    attributes : sequence of str
+        As in `Table`.
 
     Returns
     -------
@@ -190,12 +213,25 @@ def of_frame(
     rows = []
     for row, note in zip(frame[shown].itertuples(index=False), said, strict=True):
         cells = [
-            Cell(_p_value(value, digits) if is_p else _shown(value, digits, names))
+            Cell(
+                _p_value(value, digits) if is_p else _shown(value, digits, names),
+                value=_finite(value),
+            )
             for value, is_p in zip(row, p_values, strict=True)
         ]
-        rows.append([Cell(cells[0].text, note), *cells[1:]])
+        rows.append([replace(cells[0], note=note), *cells[1:]])
     header = [names.get(c, str(c).replace("_", " ")) for c in shown]
-    return Table(header, [("", rows)], caption, notes, words)
+    return Table(header, [("", rows)], caption, notes, words, attributes)
+
+
+def _finite(value: Any) -> int | float | None:
+    """A number as Python has it, if it is one."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(
+        value, (int, float, np.integer, np.floating)
+    ):
+        return None
+    plain = value.item() if isinstance(value, np.generic) else value
+    return plain if np.isfinite(plain) else None
 
 
 def _p_value(value: Any, digits: int) -> str:
@@ -273,13 +309,24 @@ def to_markdown(table: Table) -> str:
 
 
 def _flat(text: str) -> str:
-    """Text in one line, without marks that would turn what stands around it."""
-    return " ".join(str(text).translate(_TURNING).split())
+    """Text in one line, without signs of control and marks that would turn what is around it."""
+    plain = "".join(
+        " " if unicodedata.category(c) in ("Cc", "Zl", "Zp") else c
+        for c in str(text).translate(_TURNING)
+    )
+    return " ".join(plain.split())
+
+
+def _apart(text: str) -> str:
+    """Text in one line, set apart where it runs from right to left: numbers beside it stay put."""
+    flat = _flat(text)
+    turned = any(unicodedata.bidirectional(c) in _RIGHT_TO_LEFT for c in flat)
+    return f"{_FIRST_STRONG_ISOLATE}{flat}{_POP_ISOLATE}" if turned else flat
 
 
 def _in_markdown(text: str) -> str:
     flat = _flat(text)
-    for sign in "\\|*_`":
+    for sign in "\\|*_`[]~$":
         flat = flat.replace(sign, f"\\{sign}")
     # a tag would be taken for HTML; "<11" is none
     return "".join(
@@ -302,6 +349,8 @@ def latex_text(text: str) -> str:
 def to_latex(table: Table, label: str = "") -> str:
     r"""A table in LaTeX, for the package booktabs.
 
+    Letters of other scripts than Latin need XeLaTeX or LuaLaTeX and a font that has them.
+
     Parameters
     ----------
     table : Table
@@ -315,7 +364,7 @@ def to_latex(table: Table, label: str = "") -> str:
     _require("jinja2")
 
     def mark(k: int) -> str:
-        return f"\x00{k}\x01"
+        return f"\ue000{k}\ue001"  # of private use, and no sign of a label
 
     def written(text: str) -> str:
         done = latex_text(text)
@@ -328,7 +377,7 @@ def to_latex(table: Table, label: str = "") -> str:
         return f"{{{done[0]}}}{done[1:]}" if done[:1] in ("[", "*") else done
 
     lines = []
-    for heading, rows in table.texts(mark):
+    for heading, rows in table.texts(mark, typeset=True):
         if heading:
             lines.append([rf"\textit{{{latex_text(heading)}}}", *[""] * (len(table.header) - 1)])
         indent = r"\quad " if heading else ""
@@ -369,24 +418,25 @@ def to_gt(table: Table) -> Any:
     """
     gt = _require("great_tables")
     columns = [f"c{j}" for j in range(len(table.header))]
-    texts = table.texts(raised)  # cells and headings are escaped by great_tables
-    lines = [[heading or "Overall", *row] for heading, rows in texts for row in rows]
+    texts = table.texts(raised, typeset=True)  # great_tables escapes cells and headings
+    lines = [
+        [_apart(heading) or "Overall", *map(_apart, row)] for heading, rows in texts for row in rows
+    ]
     frame = pd.DataFrame(lines, columns=["section", *columns])
     headings = any(heading for heading, _ in texts)
     if not headings:
         frame = frame.drop(columns="section")
     found = gt.GT(frame, rowname_col="c0", groupname_col="section" if headings else None)
-    found = found.cols_label(
-        {c: gt.html(escape(name)) for c, name in zip(columns[1:], table.header[1:], strict=True)}
-    )
-    found = found.tab_stubhead(gt.html(escape(table.header[0])))
+    names = [gt.html(escape(_apart(name))) for name in table.header]
+    found = found.cols_label(dict(zip(columns[1:], names[1:], strict=True)))
+    found = found.tab_stubhead(names[0])
     for side, text in (("left", True), ("right", False)):
         chosen = [c for j, c in enumerate(columns) if j and table.is_text(j) == text]
         found = found.cols_align(side, columns=chosen) if chosen else found
     if table.caption:
-        found = found.tab_header(gt.html(escape(table.caption)))
+        found = found.tab_header(gt.html(escape(_apart(table.caption))))
     for note in table.footnotes(raised):
-        found = found.tab_source_note(gt.html(escape(note)))
+        found = found.tab_source_note(gt.html(escape(_apart(note))))
     return found.tab_options(
         table_font_size="14px",
         heading_align="left",
@@ -402,7 +452,8 @@ def to_excel(
 ) -> Path:
     """Tables in a workbook, a sheet each, and what there is to say in a last one.
 
-    Text that begins like a formula stays text.
+    Numbers are numbers, with as many digits shown as the table has; text that begins like a formula
+    stays text.
 
     Parameters
     ----------
@@ -430,9 +481,14 @@ def to_excel(
         else:
             lines += [(True, [table.caption])] * bool(table.caption)
             lines += [(True, table.header)]
-            for heading, rows in table.texts(raised):
+            for (heading, rows), (_, cells) in zip(
+                table.texts(raised), table.sections, strict=True
+            ):
                 lines += [(True, [heading])] * bool(heading)
-                lines += [(False, row) for row in rows]
+                lines += [
+                    (False, list(map(_sheet_value, row, texts)))
+                    for row, texts in zip(cells, rows, strict=True)
+                ]
             lines += [(False, [note]) for note in ["", *table.footnotes(raised)]]
         _fill(sheet, lines, bold)
     if notes:
@@ -442,28 +498,60 @@ def to_excel(
     return target
 
 
+@dataclass(frozen=True)
+class _Number:
+    """A number with the digits of the text that stands for it."""
+
+    value: int | float
+    text: str
+
+    @property
+    def format(self) -> str:
+        """As a workbook writes it down."""
+        places = len(self.text.partition(".")[2])
+        return f"0.{'0' * places}" if places else "#,##0"
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _sheet_value(cell: Cell, text: str) -> Any:
+    """A number where a cell has one; but not where its text says less, such as "<0.001"."""
+    if cell.value is None or not text.strip("-")[:1].isdigit() or cell.note:
+        return text
+    return _Number(cell.value, text)
+
+
 def _fill(sheet: Any, lines: Sequence[tuple[bool, Sequence[Any]]], bold: Any) -> None:
+    widths: dict[int, int] = {}
     for i, (heading, values) in enumerate(lines, start=1):
         for j, value in enumerate(values, start=1):
             cell = sheet.cell(row=i, column=j)
-            if isinstance(value, (bool, np.bool_)):
-                cell.value = bool(value)
-            elif isinstance(value, (int, float, np.integer, np.floating)):
-                if np.isfinite(value):
-                    cell.value = value.item() if isinstance(value, np.generic) else value
-            elif value is not None and value is not pd.NA:
-                printable = "".join(c if c.isprintable() else " " for c in str(value))
-                cell.value = printable
-                cell.data_type = "s"  # and no formula, whatever it begins with
+            shown = _write(cell, value)
             if heading:
                 cell.font = bold
-    widths: dict[int, int] = {}
-    for _, values in lines:
-        if len(values) > 1:
-            for j, value in enumerate(values):
-                widths[j] = min(max(widths.get(j, 8), len(str(value)) + 2), 40)
+            if len(values) > 1:  # captions and notes run over the columns beside them
+                widths[j] = min(max(widths.get(j, 8), len(shown) + 2), 40)
     for j, width in widths.items():
-        sheet.column_dimensions[sheet.cell(row=1, column=j + 1).column_letter].width = width
+        sheet.column_dimensions[sheet.cell(row=1, column=j).column_letter].width = width
+
+
+def _write(cell: Any, value: Any) -> str:
+    """Write a value into a cell of a sheet, and say what is seen of it."""
+    if isinstance(value, _Number):
+        cell.value, cell.number_format = value.value, value.format
+        return value.text
+    number = _finite(value)
+    if number is not None:
+        cell.value = number
+        return f"{number:.6g}" if isinstance(number, float) else str(number)
+    if isinstance(value, (bool, np.bool_)):
+        cell.value = bool(value)
+    elif isinstance(value, str) or not (value is None or pd.isna(value)):
+        flat = " ".join(str(value).split("\n"))
+        cell.value = "".join(c if c.isprintable() else " " for c in flat)
+        cell.data_type = "s"  # and no formula, whatever it begins with
+    return "" if cell.value is None else str(cell.value)
 
 
 def _sheet_name(name: str, used: set[str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from hypothesis import settings
 
@@ -10,6 +12,24 @@ from cfair.analyses import counterfactual as analysis
 # A deadline in milliseconds tells how busy the machine is, not whether a property holds.
 settings.register_profile("cfair", deadline=None)
 settings.load_profile("cfair")
+
+
+def pytest_collection_finish():
+    """Leave what was imported so far out of garbage collection.
+
+    statsmodels collects in every adjustment for multiple tests, so in every printed result, and
+    looks at a million objects of the imported libraries each time.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Keep the tests of a file with one worker until another is idle: they share results."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log) if config.getvalue("dist") == "load" else None
 
 
 @pytest.fixture

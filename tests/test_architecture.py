@@ -21,6 +21,8 @@ LAYERS = [
     ["columns"],
     ["roles"],
     ["counting"],
+    ["batches"],
+    ["combinations"],
     ["disclosure"],
     ["cohort"],
     ["formula"],

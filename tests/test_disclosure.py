@@ -6,6 +6,7 @@ import json
 import pickle
 import re
 import warnings
+from fractions import Fraction
 
 import matplotlib
 import numpy as np
@@ -16,8 +17,10 @@ from hypothesis import strategies as st
 from matplotlib import pyplot as plt
 
 import cfair
+import cfair.analyses.table_one
 import cfair.disclosure
 import cfair.errors
+from cfair.cli import main
 from cfair.disclosure import KINDS, MASKED, protect, quiet, release
 from cfair.estimators.confusion import RATE_CELLS
 
@@ -253,15 +256,17 @@ def without_secondary(monkeypatch):
     def open_release(candidates, sensitive, known=None, **_):
         return release(candidates, sensitive, known, secondary=False)
 
-    monkeypatch.setattr(cfair.disclosure, "release", open_release)
+    monkeypatch.setattr(cfair.disclosure.masks, "release", open_release)
 
 
-def attack_without_treatment(data):
+def attack_without_treatment(data, more=True):
     attacker = Attacker()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         audit = audit_of(data)
         attack_observed(attacker, audit.observed())
+        if not more:
+            return attacker.recovered(truth_of(data))
         attack_observed(attacker, audit.performance())
         attack_interaction(attacker, audit.interaction(list(RATE_CELLS), reference="rest"))
         attack_representation(attacker, audit.representation())
@@ -289,7 +294,7 @@ def test_nothing_small_follows_from_all_results_of_the_example(seed):
 
 def test_without_secondary_suppression_the_same_attack_succeeds(monkeypatch):
     without_secondary(monkeypatch)
-    assert attack_without_treatment(example(700, 1))
+    assert attack_without_treatment(example(700, 1), more=False)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -404,10 +409,8 @@ def test_no_threshold_changes_nothing():
     data = example(900, 3)
     plain, masked = audit_of(data, None), audit_of(data, 2)
     pd.testing.assert_frame_equal(plain.observed().rates, masked.observed().rates)
-    drop = str(masked.observed()).splitlines()
-    assert [line for line in drop if not line.startswith("disclosure")] == str(
-        plain.observed()
-    ).splitlines()
+    said = re.sub(r"disclosure .*?each other\n", "", str(masked.observed()), flags=re.DOTALL)
+    assert said == str(plain.observed())
     assert plain.observed().disclosure == ""
 
 
@@ -455,11 +458,14 @@ def test_plots_name_masked_groups():
     assert "masked" in said
 
 
-def test_curves_are_refused():
+def test_curves_are_refused_with_the_reason_and_what_to_do():
     result = audit_of(example(700, 1)).performance()
     assert result.curves == {}
-    with pytest.raises(cfair.errors.DataError, match="suppress_below"):
-        result.plot_roc()
+    names = ("roc_curves", "calibration_curves", "recalibration_curves", "net_benefit", "plot_roc",
+             "plot_calibration", "plot_net_benefit")  # fmt: skip
+    for name in names:
+        with pytest.raises(cfair.errors.DataError, match=r"counts patients.*Make an Audit without"):
+            getattr(result, name)()
 
 
 @pytest.mark.parametrize("value", [1, 0, -3, 2.5, True, "11"])
@@ -648,6 +654,8 @@ def test_no_masked_count_is_on_the_page(large, tmp_path):
     page = audit.report(tmp_path / "r.html", *chosen).read_text(encoding="utf-8")
     page = page.partition('<section id="methods"')[0]  # references have numbers of pages
     assert "Disclosure control: counts below 400 masked" in page
+    assert cfair.disclosure.APART in " ".join(page.split())
+    assert "Left out, since counts below 400 are masked: the plot of calibration" in page
     pictures = [base64.b64decode(p).decode() for p in re.findall(r"svg\+xml;base64,([^\"]+)", page)]
     assert len(pictures) > 1  # one without any rate is left out
     labels = " ".join(" ".join(re.findall(r">([^<>]+)</text>", p)) for p in pictures)
@@ -715,8 +723,6 @@ def test_a_report_takes_no_results_of_an_audit_that_masks_less(tmp_path):
     with pytest.raises(cfair.errors.DataError, match="round_counts_to=5"):
         masked.report(tmp_path / "r.html", rounded_audit(data, suppress_below=T).observed())
     assert not (tmp_path / "r.html").exists()
-    every = [masked.performance(), masked.representation(), masked.table_one(["age"])]
-    assert masked.report(tmp_path / "r.html", *every).exists()
 
 
 def test_no_calibration_error_beside_a_masked_number_of_events():
@@ -825,7 +831,7 @@ def test_no_note_says_which_groups_have_few_events():
     assert "events or non-events" not in " ".join(str(masked).split())
 
 
-def test_no_limit_finds_a_masked_number_of_rows(tmp_path):
+def test_no_limit_finds_a_masked_number_of_rows():
     data = example(700, 1)
     audit = audit_of(data, 60)
     for limit in (5, 20, 40, 55, 300):
@@ -844,7 +850,6 @@ def test_no_limit_finds_a_masked_number_of_rows(tmp_path):
         assert even.loc[even["min_share"].isna(), "imbalanced"].isna().all()
         for name in result.cells.loc[lost, "group"]:
             assert name not in " ".join(result._remarks())
-    assert audit.report(tmp_path / "r.html", result).exists()
     assert audit_of(data, None).representation().cells["below_min_count"].dtype == bool
 
 
@@ -860,12 +865,270 @@ def test_rows_bins_and_the_best_threshold_are_not_shown():
     assert result.rates.loc[best, "threshold"].isna().all()
     assert "best F1 of all rows at masked" in " ".join(str(result).split())
     ece, true = result.estimates_of("ece"), plain.estimates_of("ece")
-    assert np.isnan([ece.bins.n, ece.bins.events, ece.bins.score, ece.bins.rate]).all()
+    with pytest.raises(cfair.errors.DataError, match="rows of every bin"):
+        ece.bins  # noqa: B018
+    assert "gap" not in repr(ece)
+    assert true.bins.n.sum() > 0
     shown = np.isfinite(ece.estimate)
     assert shown.any()
     np.testing.assert_allclose(
         np.array(ece.interval())[:, shown], np.array(true.interval())[:, shown], atol=1e-12
     )
+
+
+# -- what stands behind a masked figure ------------------------------------------------------------
+
+#: Objects of an analysis that hold a value for every row, and settings.
+_FOR_THE_ANALYST = {
+    *BY_ROW,
+    *("cohort", "audit", "propensity", "outcome_model", "membership_model", "folds", "score_table"),
+    *("question", "call", "null_draws", "boot_draws", "null", "boot"),
+}
+
+
+def numbers_in(value, seen):
+    """Numbers in the public attributes of a result, whatever holds them."""
+    if isinstance(value, pd.DataFrame | pd.Series):
+        value = value.to_numpy()
+    if isinstance(value, np.ndarray) and value.dtype.kind in "fiu":
+        yield from value.ravel().tolist()
+    elif isinstance(value, np.ndarray | list | tuple):
+        for part in np.ravel(value) if isinstance(value, np.ndarray) else value:
+            yield from numbers_in(part, seen)
+    elif isinstance(value, int | float):
+        yield value
+    elif hasattr(value, "items"):
+        for part in value.values():
+            yield from numbers_in(part, seen)
+    elif type(value).__module__.startswith("cfair") and id(value) not in seen:
+        seen[id(value)] = value
+        for name in dir(value):
+            if not name.startswith("_") and name not in _FOR_THE_ANALYST:
+                with contextlib.suppress(cfair.errors.DataError):
+                    part = getattr(value, name)
+                    if not callable(part):
+                        yield from numbers_in(part, seen)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_masked_count_is_behind_a_public_attribute(name, large):
+    _, results, counts = large
+    found = {v for v in numbers_in(results[name], {}) if v == v and v in counts}
+    assert not found
+
+
+def test_moments_are_refused():
+    data = example(700, 1)
+    for name in ("moments", "cluster_scores"):
+        with pytest.raises(cfair.errors.DataError, match="Make an Audit without"):
+            getattr(audit_of(data).observed(), name)
+    assert audit_of(data, None).observed().moments.base_mass.sum() == 700
+
+
+@pytest.mark.parametrize("kind", ["weights", "cluster"])
+def test_weights_and_clusters_tell_no_sizes_of_masked_groups(kind):
+    data = example(700, 1)
+    rng = np.random.default_rng(1)
+    # weights that hardly differ, clusters of hardly more than a row: sizes would be counts
+    data["w"] = rng.choice([1.0, 1.0001], len(data))
+    data["c"] = rng.integers(0, 10 * len(data), len(data))
+    audit = audit_of(data, **{kind: "w" if kind == "weights" else "c"})
+    results = [audit.observed(), audit.performance(), audit.counterfactual(FORMULA)]
+    hidden = 0
+    for result in results:
+        for e, r in zip(result.estimates, result.rows, strict=True):
+            masked = np.array([note.startswith(MASKED) for note in r.notes])
+            hidden += masked.sum()
+            assert np.isnan(e.estimate[masked]).all()
+            for name in ("kish", "size", "se", "max_df", "max_size", "df", "least", "rows"):
+                value = getattr(e, name, None)
+                if np.ndim(value):
+                    assert not np.nan_to_num(value[masked]).any(), (e.metric, name)
+        told = " ".join(result.notes)
+        for name, note in zip(result.cohort.groups.names, result.rows[0].notes, strict=False):
+            if note.startswith(MASKED):
+                assert f"{name} (" not in told
+    assert hidden > 20
+    for name in ("rows", "clusters"):
+        values = getattr(results[-1].joint, name)
+        lost = np.isnan(results[-1].joint.estimate)
+        assert values is None or np.isnan(values[lost]).all()
+
+
+def sizes(*n):
+    """Rows in six groups, all four cells of outcome and call filled alike."""
+    cells = np.array([[k // 4 + (i < k % 4) for i in range(4)] for k in n])
+    return data_of(cells.reshape(2, 3, 2, 2))
+
+
+def test_no_min_group_size_finds_a_masked_number_of_rows():
+    data = sizes(7, 60, 200, 40, 400, 500)
+    cohort = audit_of(data).cohort()
+    masks = dict(zip(cohort.groups.names, masked_kinds(audit_of(data), "n"), strict=False))
+    assert masks["F & Black"]
+    assert sum(masks.values()) > 1
+    shown = next(name for name, masked in masks.items() if not masked)
+    said = {name: set() for name in masks}
+    for limit in (2, 7, 8, 11, 40, 41, 60, 61, 1000):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            audit = audit_of(data, min_group_size=limit)
+        told = [*audit.observed().notes, *(str(w.message) for w in seen)]
+        for name in masks:
+            said[name].add(tuple(note for note in told if name in note))
+    for name, masked in masks.items():
+        if masked:  # the same at any limit
+            assert len(said[name]) == 1, name
+    assert "fewer than 11 rows" in " ".join(next(iter(said["F & Black"])))
+    assert len(said[shown]) == 2  # and may be named
+    dropped = audit_of(data, min_group_size=2, small_groups="drop").cohort()
+    assert dropped.groups.sizes.tolist() == [0, 60, 200, 40, 400, 500]
+
+
+def test_rows_that_miss_one_thing_and_not_another_are_not_told():
+    data = example(900, 3)
+    data.loc[data.index[:40], "sex"] = np.nan
+    data.loc[data.index[3:43], "race"] = np.nan  # 3 and 3 of 43 miss but one
+    audit = audit_of(data, missing="drop")
+    result = audit.representation()
+    for said in (str(audit.observed()), str(result), repr(audit)):
+        assert "(40)" not in said
+        assert "900" not in said
+    assert result.attributes[["n", "missing", "missing_share"]].isna().all(axis=None)
+    assert "(40)" in str(audit_of(data, None, missing="drop").observed())
+
+
+def test_contrasts_of_masked_rates_say_so():
+    frame = audit_of(example(700, 1)).observed().contrasts("overall")
+    lost = frame["estimate"].isna()
+    assert lost.any()
+    assert frame.loc[lost, "note"].str.startswith("masked: rests on a count below 11").all()
+    assert all(row["group"] in row["note"] for _, row in frame[lost].iterrows())
+    assert not frame.loc[~lost, "note"].str.contains("masked").any()
+
+
+def test_every_result_says_what_masks_do_not_do(large):
+    for name, result in large[1].items():
+        assert cfair.disclosure.APART in " ".join(str(result).split()), name
+        assert cfair.disclosure.APART in result.to_markdown(), name
+    assert cfair.disclosure.APART not in str(audit_of(example(300, 1), None).observed())
+
+
+def covariates(seed, n=600):
+    """Age in two codings, and a laboratory value that is missing together with its category."""
+    data, rng = example(n, seed), np.random.default_rng(seed)
+    edges = [0, 50, 55, 60, 65, 70, 75, 200]
+    data["fine"] = pd.cut(data["age"], edges).astype(str)
+    data["coarse"] = pd.cut(data["age"], [0, 50, 60, 70, 200]).astype(str)
+    data["lab"] = rng.integers(50, 400, n).astype(float)
+    data["level"] = np.where(data["lab"] > 380, "high", np.where(data["lab"] > 200, "mid", "low"))
+    gone = rng.random(n) < 0.04
+    data.loc[gone, "lab"] = np.nan
+    data.loc[gone, "level"] = None
+    return data
+
+
+@pytest.mark.parametrize(("seed", "below"), [(1, 5), (2, 11)])
+def test_no_small_count_follows_from_several_covariates(seed, below):
+    data = covariates(seed)
+    audit = audit_of(data, below)
+    frame = audit.table_one(["fine", "coarse", "lab", "level"]).cells
+    groups, protection = audit.cohort().groups, audit.cohort().protection
+    # base cells: group, age, category
+    own = pd.DataFrame({"group": groups.codes, "fine": data["fine"].to_numpy(),
+                        "level": data["level"].fillna("").to_numpy()})  # fmt: skip
+    own["coarse"] = data["coarse"].to_numpy()
+    cells = own.groupby(["group", "fine", "level", "coarse"]).size().reset_index(name="n")
+    member = dict(zip(groups.names, np.eye(6), strict=True)) | {"Overall": np.ones(6)}
+    known, asked = [], []
+    for target, mask in zip(
+        groups.target_matrix, protection.masks(groups.target_matrix, KINDS["n"]), strict=True
+    ):
+        if mask == 0:
+            known.append(target[cells["group"]])
+    for _, row in frame[frame["statistic"] != "mean (SD)"].iterrows():
+        f = member[row["group"]][cells["group"]]
+        if row["level"] == "missing":
+            f = f * (cells["level"] == "").to_numpy()
+        elif row["covariate"]:
+            f = f * (cells[row["covariate"]] == row["level"]).to_numpy()
+        asked.append(f)
+        if pd.notna(row["count"]):
+            assert f @ cells["n"] == row["count"]
+            known += [f] if row["count"] else list(np.diag(f)[f > 0])
+    _, size, Vt = np.linalg.svd(np.array(known), full_matrices=False)
+    V = Vt[size > 1e-9 * size[0]]
+    small = [f for f in asked if 0 < f @ cells["n"] < below]
+    assert len(small) > 5
+    for f in small:
+        assert np.linalg.norm(f - V.T @ (V @ f)) > TOL
+
+
+def test_covariates_that_are_too_many_to_be_protected_together_are_left_out(monkeypatch):
+    monkeypatch.setattr(cfair.analyses.table_one, "_MOST_CELLS", 200)
+    data, rng = example(900, 1), np.random.default_rng(1)
+    names = [f"x{k}" for k in range(6)]
+    for name in names:
+        data[name] = rng.choice(list("abcd"), len(data))
+    data.loc[rng.random(len(data)) < 0.1, names] = None  # missing together
+    data["z"] = rng.choice(list("abcd"), len(data))
+    assert set(audit_of(data, None).table_one([*names, "z"]).cells["covariate"]) >= {*names, "z"}
+    result = audit_of(data).table_one([*names, "z"])
+    told = set(result.cells["covariate"])
+    assert {"x0", "x1", "z"} <= told
+    assert "x5" not in told
+    assert "x5 (they share counts with others" in " ".join(str(result).split())
+
+
+def test_a_mean_of_whole_numbers_tells_no_masked_number_of_values():
+    # k / n to all digits gives n by continued fractions
+    data = covariates(2)
+    frames = {b: audit_of(data, b).table_one(["lab"]).cells for b in (None, T)}
+    numbers = frames[T][frames[T]["level"] == "missing"].set_index("group")["count"]
+    mean = {b: f[f["statistic"] == "mean (SD)"].set_index("group") for b, f in frames.items()}
+    lost = [name for name in numbers.index if pd.isna(numbers[name])]
+    assert lost
+    assert mean[T].loc[lost, ["centre", "spread_low"]].isna().all(axis=None)
+    exact = [Fraction(v).limit_denominator(600).denominator for v in mean[None]["centre"]]
+    n = data["lab"].notna().groupby(data["sex"] + " & " + data["race"]).sum()
+    told = dict(zip(mean[None].index, exact, strict=True))
+    assert any(told[name] == n[name] for name in lost)  # unmasked it is exact
+
+
+def test_quartiles_are_of_groups_that_have_enough_values_beyond_them():
+    data = example(700, 1)
+    result = audit_of(data).table_one(["age", "sbp"], median=["age", "sbp"])
+    frame = result.cells[result.cells["statistic"] == "median [IQR]"]
+    n = data.groupby(data["sex"] + " & " + data["race"]).size()
+    few = n.index[n < 4 * T]
+    assert len(few)
+    assert frame.loc[frame["group"].isin(few), ["centre", "spread_low"]].isna().all(axis=None)
+    assert frame.loc[~frame["group"].isin(few), "centre"].notna().any()
+    assert "only of groups with 44 values, so that 11 lie beyond" in " ".join(str(result).split())
+
+
+# -- on the command line ---------------------------------------------------------------------------
+
+
+def test_counts_are_rounded_on_the_command_line(tmp_path, capsys):
+    table = tmp_path / "patients.csv"
+    example(900, 4).to_csv(table, index=False)
+    flags = ["audit", str(table), "--outcome", "y", "--score", "s", "--groups", "sex", "race"]
+    out = ["--out", str(tmp_path / "out"), "--no-plots"]
+    assert main([*flags, "--round-counts-to", "10", *out]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "rounded to multiples of 10" in said
+    assert "table_one" not in said
+    frame = pd.read_csv(tmp_path / "out" / "observed_rates.csv")
+    assert (frame[["n", "events"]] % 10 == 0).all(axis=None)
+    settings_file = tmp_path / "audit.toml"
+    settings_file.write_text("round-counts-to = 10\n", encoding="utf-8")
+    assert main([*flags, "--settings", str(settings_file)]) == 0
+    assert "rounded to multiples of 10" in " ".join(capsys.readouterr().out.split())
+    assert main([*flags, "--round-counts-to", "10", "--propensity", "d ~ sex"]) == 2
+    assert "--propensity needs the rows" in capsys.readouterr().err
+    assert main(["representation", str(table), "--cross", "sex", "--round-counts-to", "10"]) == 0
+    assert "rounded to multiples of 10" in " ".join(capsys.readouterr().out.split())
 
 
 # -- rounding -------------------------------------------------------------------------------------
@@ -884,7 +1147,7 @@ def everything(audit):
     return [repr(audit), *map(str, results), *frames, results[-1].to_json()]
 
 
-@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.integers(0, 12), min_size=24, max_size=24), st.randoms(), st.sampled_from([5, 10])
 )

@@ -782,6 +782,11 @@ def test_equal_replicates_give_no_interval(value, estimate):
     assert found.loc["x", "note"] == ""
 
 
+def below(figure):
+    """The text below a figure; matplotlib has `get_supxlabel` since 3.8."""
+    return figure._supxlabel.get_text() if figure._supxlabel else ""
+
+
 def test_a_figure_without_an_interval_says_why():
     result = replicated()
     boot = result.boot_out.copy()
@@ -794,12 +799,12 @@ def test_a_figure_without_an_interval_says_why():
     assert notes["cfpr_My"] == "defined in 35 of 45 replicates, an interval takes 40"
     assert notes["fpr_Fx"] == notes["cfpr_marg_A1_F"] == "the R package gives none"
     assert (plots.intervals["low_trans"].isna() == (notes != "")).all()
-    under = plots.cfpr.get_supxlabel().replace("\n", " ")
+    under = below(plots.cfpr).replace("\n", " ")
     assert "No interval (all 45 replicates are equal): cFPR of Group Fx." in under
     assert "No interval (defined in 35 of 45 replicates, an interval takes 40)" in under
-    assert plots.cfpr_unlabeled.get_supxlabel() == plots.cfpr.get_supxlabel()
-    assert "average difference in cFPR" in plots.metrics_pos.get_supxlabel()
-    assert "Fx" not in plots.cfnr.get_supxlabel()
+    assert below(plots.cfpr_unlabeled) == below(plots.cfpr)
+    assert "average difference in cFPR" in below(plots.metrics_pos)
+    assert "Fx" not in below(plots.cfnr)
     plots.cfpr.draw_without_rendering()
     foot = plots.cfpr._supxlabel.get_window_extent()
     legend = plots.cfpr.axes[0].get_legend().get_window_extent()
@@ -814,12 +819,12 @@ def test_an_interval_beside_its_estimate_says_that_rs_is_centred_elsewhere():
     plots = get_plots(replace(result, boot_out=boot))
     row = plots.intervals.loc["cfnr_My"]
     assert row["point_est"] < row["low_trans"]
-    under = plots.cfnr.get_supxlabel().replace("\n", " ")
+    under = below(plots.cfnr).replace("\n", " ")
     assert "Beside its interval: cFNR of Group My. R's intervals are the replicates" in under
     assert "compat=False" in under
     assert "cFNR of Group My" in repr(plots)
     assert "can lie beside it (compat=False" in " ".join(str(result).split())
-    assert "Beside" not in plots.cfpr.get_supxlabel()
+    assert "Beside" not in below(plots.cfpr)
 
 
 @pytest.mark.parametrize("kind", ["standard", "small_internal"])
@@ -839,7 +844,7 @@ def test_too_few_replicates_for_an_interval_are_said(kind, compat):
     assert (plots.intervals.loc[lacking, "note"] != "").all()
     if compat:
         assert plots.intervals.loc["cfpr_Fx", "note"] == wanted.split(": ")[1]
-        assert "20 replicates" in plots.cfpr.get_supxlabel()
+        assert "20 replicates" in below(plots.cfpr)
     else:
         note = plots.intervals.loc["cfpr_small_Fx", "note"]
         assert note == plots.intervals.loc["max_pos_small", "note"]

@@ -104,7 +104,7 @@ def outcomes(rng, y):
         values = as_objects([int(v) * 10**400 for v in y])
     else:
         values = pd.array(y, dtype="int64").astype(kind) if n else pd.array([], dtype=kind)
-    return pd.Series(values), event
+    return pd.Series(values, dtype=object if kind == "huge" else None), event
 
 
 def scores(rng, n, y):
@@ -173,7 +173,7 @@ def labels(rng, n):
         "mixed": lambda: as_objects([pick(rng, mix) for _ in code]),
         "bytes": lambda: as_objects([bytes([int(c)]) for c in code]),
         "interval": lambda: pd.cut(code.astype(float), [-1, 0, 2, 9]),
-        "period": lambda: pd.PeriodIndex.from_ordinals(code, freq="M"),
+        "period": lambda: pd.period_range("1970-01", periods=4, freq="M")[code],
         "timedelta": lambda: pd.to_timedelta(code, unit="s"),
         "string": lambda: pd.array(text, dtype="string"),
         "arrow": lambda: pd.array(text, dtype="string[pyarrow]"),
@@ -192,7 +192,8 @@ def labels(rng, n):
         "time": lambda: as_objects([datetime.time(int(c)) for c in code]),
     }
     found = made[kind]() if kind in made else text
-    return pd.Series(found, dtype=object if kind == "odd" else None)  # see the column names below
+    plain = kind in ("odd", "huge")
+    return pd.Series(found, dtype=object if plain else None)  # see the column names below
 
 
 def covariate(rng, n, y):

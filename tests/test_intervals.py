@@ -232,25 +232,32 @@ def test_a_ratio_has_no_upper_limit_where_the_reference_may_be_zero():
 # -- p-value --------------------------------------------------------------------------------------
 
 
-def agrees(a, na, b, nb, rho, level, max_df=np.inf):
-    p = float(mover_p_value(*arrays(a, na, b, nb), rho, max_df=max_df)[0])
-    la, lb = wilson(a, na, level, max_df), wilson(b, nb, level, max_df)
-    low, high = plain.mover(a, *la, b, *lb, rho)
-    if min(abs(low), abs(high)) < 1e-9:
-        return True
-    return (p < 1 - level) == (not low <= 0 <= high)
+def several(*columns):
+    """Eight pairs of groups at once: a p-value is searched for all of them in one go."""
+    return st.lists(st.tuples(*columns), min_size=8, max_size=8)
 
 
-@settings(max_examples=120, deadline=None)
-@given(RATE, SIZE, RATE, SIZE, LEVEL, MAX_DF)
-def test_p_value_is_below_alpha_exactly_when_the_interval_excludes_zero(a, na, b, nb, level, df):
-    assert agrees(a, na, b, nb, 0.0, level, df)
+def agree(cases, level, max_df=np.inf):
+    p = mover_p_value(*np.transpose(cases), max_df=max_df)
+    for case, value in zip(cases, p, strict=True):
+        a, na, b, nb, rho = case
+        la, lb = wilson(a, na, level, max_df), wilson(b, nb, level, max_df)
+        low, high = plain.mover(a, *la, b, *lb, rho)
+        if min(abs(low), abs(high)) < 1e-9:
+            continue
+        assert (value < 1 - level) == (not low <= 0 <= high), case
 
 
-@settings(max_examples=120, deadline=None)
-@given(RATE, st.floats(10, 5000), RATE, st.floats(10, 5000), st.floats(-0.5, 0.5), LEVEL)
-def test_p_value_and_interval_agree_for_correlated_rates(a, na, b, nb, rho, level):
-    assert agrees(a, na, b, nb, rho, level)
+@settings(max_examples=25, deadline=None)
+@given(several(RATE, SIZE, RATE, SIZE, st.just(0.0)), LEVEL, MAX_DF)
+def test_p_value_is_below_alpha_exactly_when_the_interval_excludes_zero(cases, level, df):
+    agree(cases, level, df)
+
+
+@settings(max_examples=25, deadline=None)
+@given(several(RATE, st.floats(10, 5000), RATE, st.floats(10, 5000), st.floats(-0.5, 0.5)), LEVEL)
+def test_p_value_and_interval_agree_for_correlated_rates(cases, level):
+    agree(cases, level)
 
 
 # small groups, where Student's quantile is extreme far out in the tails
@@ -268,12 +275,13 @@ def test_p_values_of_small_groups_agree_with_the_interval(a, b, nb, level):
     assert not wrong.any(), f"p-values {p[wrong][:3]} at effective sizes {na[wrong][:3]}"
 
 
-@settings(max_examples=100, deadline=None)
-@given(RATE, SIZE, RATE, SIZE)
-def test_p_value_is_symmetric_and_in_the_unit_interval(a, na, b, nb):
-    p = mover_p_value(*arrays(a, na, b, nb))[0]
-    assert 0 <= p <= 1
-    assert mover_p_value(*arrays(b, nb, a, na))[0] == pytest.approx(p, rel=1e-9)
+@settings(max_examples=20, deadline=None)
+@given(several(RATE, SIZE, RATE, SIZE))
+def test_p_value_is_symmetric_and_in_the_unit_interval(cases):
+    a, na, b, nb = np.transpose(cases)
+    p = mover_p_value(a, na, b, nb)
+    assert ((p >= 0) & (p <= 1)).all()
+    assert mover_p_value(b, nb, a, na) == pytest.approx(p, rel=1e-9)
 
 
 def test_p_value_is_one_for_equal_rates_and_nan_for_undefined_ones():

@@ -94,18 +94,23 @@ def numbers(result, key=str):
 
 def same(a, b, tolerance=1e-10):
     assert a.keys() == b.keys()
-    wrong = {
-        k: (a[k], b[k])
-        for k in a
-        if not (pd.isna(a[k]) and pd.isna(b[k]))
-        and not abs(a[k] - b[k]) <= tolerance * max(1, abs(a[k]))
-    }
+    one, other = (np.array([x[k] for k in a], dtype=float) for x in (a, b))
+    with np.errstate(invalid="ignore"):
+        near = np.abs(one - other) <= tolerance * np.maximum(1, np.abs(one))
+    near |= np.isnan(one) & np.isnan(other)
+    wrong = {k: (a[k], b[k]) for k, fine in zip(a, near, strict=True) if not fine}
     kinds = sorted({k[0] for k in wrong})
     assert not wrong, f"{len(wrong)} of {len(a)} differ, in {kinds}: {list(wrong.items())[:3]}"
 
 
 @cache
-def base(formula):
+def base(formula, key=str):
+    """The numbers of the plain table."""
+    return numbers(analysed(formula), key)
+
+
+@cache
+def analysed(formula):
     return analyse(table(), formula)
 
 
@@ -116,7 +121,7 @@ def shuffled(t, seed=7):
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_the_order_of_rows_changes_no_number(formula):
     t = table()
-    same(numbers(base(formula)), numbers(analyse(shuffled(t), formula)))
+    same(base(formula), numbers(analyse(shuffled(t), formula)))
 
 
 @pytest.mark.parametrize("formula", FORMULAS[:4])
@@ -158,17 +163,17 @@ def sorted_label(label):
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_the_names_of_groups_change_no_number(formula):
     t = table()
-    a, b = base(formula), analyse(renamed(t), formula)
-    same(numbers(a, sorted_label), numbers(b, old_label), tolerance=1e-9)
+    other = analyse(renamed(t), formula)
+    same(base(formula, sorted_label), numbers(other, old_label), tolerance=1e-9)
 
 
 @pytest.mark.parametrize("formula", FORMULAS[:3])
 def test_the_order_of_attributes_and_levels_changes_no_number(formula):
     t = table()
     swapped = analyse(t, formula, groups=("race", "sex"))
-    same(numbers(base(formula), sorted_label), numbers(swapped, sorted_label), tolerance=1e-9)
+    same(base(formula, sorted_label), numbers(swapped, sorted_label), tolerance=1e-9)
     ordered = t.assign(race=pd.Categorical(t["race"], ["White", "Other", "Black"], ordered=True))
-    same(numbers(base(formula)), numbers(analyse(ordered, formula)), tolerance=1e-9)
+    same(base(formula), numbers(analyse(ordered, formula)), tolerance=1e-9)
 
 
 INDEXES = {
@@ -186,14 +191,14 @@ INDEXES = {
 def test_the_index_changes_no_number(index):
     t = table()
     odd = t.set_axis(INDEXES[index](len(t)), axis=0)
-    same(numbers(base(FORMULAS[1])), numbers(analyse(odd)), tolerance=0)
+    same(base(FORMULAS[1]), numbers(analyse(odd)), tolerance=0)
 
 
 @pytest.mark.parametrize("n_jobs", [2, -1, None])
 @pytest.mark.parametrize("formula", FORMULAS[:3])
 def test_workers_change_no_number(n_jobs, formula):
     t = table()
-    same(numbers(base(formula)), numbers(analyse(t, formula, n_jobs=n_jobs)))
+    same(base(formula), numbers(analyse(t, formula, n_jobs=n_jobs)))
 
 
 @pytest.mark.parametrize("kind", ["group", "cluster", "faircfint"])
@@ -209,7 +214,7 @@ def test_columns_that_are_not_used_change_no_number():
     more = t.assign(z=np.nan, w="x", when=pd.Timestamp("2020"))[
         [*t.columns[::-1], "z", "w", "when"]
     ]
-    same(numbers(base(FORMULAS[1])), numbers(analyse(more)))
+    same(base(FORMULAS[1]), numbers(analyse(more)))
 
 
 def observed_numbers(result, key=str):

@@ -213,7 +213,7 @@ def test_disparities_know_differences_only(r, scale, shift):
     same(disparities(shift + scale * r), [scale * average, scale * largest, scale**2 * variance])
     high, low = largest_gap(r)
     assert r[high] - r[low] == largest
-    assert average <= largest
+    assert average <= largest + 1e-15  # of two groups they are one number, summed otherwise
 
 
 # -- covariances -----------------------------------------------------------------------------------
@@ -292,6 +292,12 @@ def test_the_covariance_is_that_of_numerical_derivatives(kind):
 
 # -- intervals -------------------------------------------------------------------------------------
 
+
+def eight(*columns):
+    """Eight cases at once: what is searched for is searched for in all of them in one go."""
+    return st.lists(st.tuples(*columns), min_size=8, max_size=8)
+
+
 RATE = st.floats(0, 1) | st.sampled_from([0.0, 1.0, 0.5])
 SIZE = st.floats(1.5, 1e5)
 LEVELS = st.tuples(st.floats(0.5, 0.99), st.floats(0.5, 0.99)).map(sorted)
@@ -335,21 +341,23 @@ def test_sizes_and_errors_of_complements(p, n):
         same(function(one(p), se, one(n)), function(one(1 - p), se, one(n)), 1e-7)
 
 
-@some
-@given(RATE, SIZE, RATE, SIZE, st.floats(-0.9, 0.9))
-def test_comparisons_of_two_rates(a, na, b, nb, rho):
-    a, b = round(a, 6), round(b, 6)
+@settings(max_examples=8, deadline=None)
+@given(eight(RATE, SIZE, RATE, SIZE, st.floats(-0.9, 0.9)))
+def test_comparisons_of_two_rates(cases):
+    a, na, b, nb, rho = np.transpose(cases)
+    a, b = a.round(6), b.round(6)
+    same(mover_p_value(a, na, b, nb, rho), mover_p_value(1 - a, na, 1 - b, nb, rho), 1e-5)
+    for case in zip(a, na, b, nb, rho, strict=True):
+        limits_of_two_rates(*case)
+
+
+def limits_of_two_rates(a, na, b, nb, rho):
     A, B = wilson(a, na, 0.95), wilson(b, nb, 0.95)
     A1, B1 = wilson(1 - a, na, 0.95), wilson(1 - b, nb, 0.95)
     low, high = mover_difference(one(a), *A, one(b), *B, rho)
     low1, high1 = mover_difference(one(1 - a), *A1, one(1 - b), *B1, rho)
     same(low1, -high, 1e-6)
     same(high1, -low, 1e-6)
-    same(
-        mover_p_value(one(a), one(na), one(b), one(nb), rho),
-        mover_p_value(one(1 - a), one(na), one(1 - b), one(nb), rho),
-        1e-5,
-    )
     values, lows, highs = np.array([[a, b]]), np.array([[*A[0], *B[0]]]), np.array([[*A[1], *B[1]]])
     signs = np.array([1.0, -1.0])
     correlation = np.array([[1, rho], [rho, 1]])
@@ -472,14 +480,15 @@ def test_bootstrap_intervals_move_with_the_draws(kind, seed, scale, shift, level
     assert (inner.high <= found.high + 1e-12).all()
 
 
-COUNTS = st.tuples(st.integers(0, 60), st.integers(1, 60), st.integers(0, 60), st.integers(1, 60))
+COUNTS = eight(st.integers(0, 60), st.integers(1, 60), st.integers(0, 60), st.integers(1, 60))
 
 
 @pytest.mark.parametrize("method", ["score", "wald"])
-@some
-@given(COUNTS.map(lambda c: (min(c[0], c[1]), c[1], min(c[2], c[3]), c[3])))
+@settings(max_examples=8, deadline=None)
+@given(COUNTS)
 def test_equivalence_of_the_other_outcome_and_of_a_wider_margin(method, counts):
-    x, n, x2, n2 = counts
+    x, n, x2, n2 = np.transpose(counts)
+    x, x2 = np.minimum(x, n), np.minimum(x2, n2)
     options = {"contrast": "difference", "method": method}
     found = tost_counts(x, n, x2, n2, (-0.1, 0.2), **options)
     other = tost_counts(n - x, n, n2 - x2, n2, (-0.2, 0.1), **options)
@@ -492,14 +501,14 @@ def test_equivalence_of_the_other_outcome_and_of_a_wider_margin(method, counts):
     same(other.p_lower, found.p_upper, 1e-6)
     same(other.p_value, found.p_value, 1e-6)
     wider = tost_counts(x, n, x2, n2, (0.4, 5.0), **odds)
-    assert not wider.p_value > found.p_value + 1e-9
+    assert not (wider.p_value > found.p_value + 1e-9).any()
 
 
-@some
+@settings(max_examples=8, deadline=None)
 @given(COUNTS)
 def test_equivalence_to_all_rows_of_the_other_outcome(counts):
-    x, n, more, rest = counts
-    x, more = min(x, n), min(more, rest)
+    x, n, more, rest = np.transpose(counts)
+    x, more = np.minimum(x, n), np.minimum(more, rest)
     found = tost_to_all(x, n, x + more, n + rest, (-0.1, 0.2), contrast="difference")
     other = tost_to_all(n - x, n, n + rest - x - more, n + rest, (-0.2, 0.1), contrast="difference")
     same(other.p_lower, found.p_upper, 1e-6)

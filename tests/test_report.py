@@ -20,14 +20,17 @@ from matplotlib.figure import Figure
 import cfair
 from cfair.cli import main
 from cfair.errors import DataError
-from cfair.report import blocks, pictures, sections
+from cfair.report import blocks, pictures, size, wording
 from cfair.report import page as page_module
 from cfair.report.blocks import Figure as ReportFigure
 from cfair.report.colours import DARK, LIGHT, TEXT_ON
 from cfair.report.findings import CARE_BELOW, findings, gap_findings, same_pair
 from cfair.report.methods import methods
+from cfair.report.patients import cohort_blocks
 from cfair.report.pictures import MOST_BYTES
-from cfair.report.provenance import fingerprint
+from cfair.report.plots import plot_blocks
+from cfair.report.provenance import fingerprint, repeat_blocks, versions
+from cfair.report.rates import rates_table
 from cfair.results.calls import shown
 from cfair.results.replicated_text import difference_lines
 
@@ -109,14 +112,14 @@ def stub(draw, alt, caption):
 @pytest.fixture
 def no_pictures(monkeypatch):
     """Pages without drawing; what is drawn has tests of its own."""
-    monkeypatch.setattr(sections, "picture", stub)
+    monkeypatch.setattr(pictures, "picture", stub)
 
 
 @pytest.fixture(scope="module")
 def whole(audit, results, tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "new folder" / "page.html"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sections, "picture", stub)
+        patch.setattr(pictures, "picture", stub)
         assert audit.report(path, *results, guideline="tripod+ai") == path
     return path.read_text(encoding="utf-8")
 
@@ -166,7 +169,7 @@ def test_everything_is_on_the_page_in_order(whole):
 
 def test_pictures_are_small_and_hold_what_is_drawn(drawn):
     found = [a["src"].partition(";base64,") for a in Page(drawn).all("img")]
-    assert len(found) == 3
+    assert len(found) == 4
     assert len(drawn) < 300_000
     for kind, _, content in found:
         assert kind == "data:image/svg+xml"
@@ -191,10 +194,12 @@ def test_the_patients_of_every_group_are_described(whole, audit):
 
 
 def test_a_page_that_grows_too_large_has_fewer_pictures(small, monkeypatch, tmp_path):
+    large = "data:image/svg+xml;base64," + "A" * 20_000
+    monkeypatch.setattr(pictures, "picture", lambda *a: replace(stub(*a), source=large))
     whole = small.report(tmp_path / "a.html").read_text(encoding="utf-8")
     assert "Left out, so that the page" not in whole
-    assert pictures.MOST_PAGE == 1_000_000
-    for module in (page_module, pictures):
+    assert size.MOST_PAGE == 1_000_000
+    for module in (page_module, size):
         monkeypatch.setattr(module, "MOST_PAGE", len(whole.encode()) - 1)
     page = small.report(tmp_path / "b.html").read_text(encoding="utf-8")
     assert len(page) < len(whole)
@@ -203,31 +208,55 @@ def test_a_page_that_grows_too_large_has_fewer_pictures(small, monkeypatch, tmp_
 
 
 def test_pictures_of_pixels_are_made_coarser_before_any_is_left_out():
-    drawing = Figure(figsize=(8, 6))
+    drawing = Figure(figsize=(5, 2))
     axes = drawing.add_subplot()
     axes.imshow(np.random.default_rng(1).random((300, 300)))
     address = base64.b64encode(pictures._pixels(drawing)).decode()
     picture = ReportFigure(f"data:image/png;base64,{address}", "noise", "Noise", 768, 576)
     whole = [blocks.Section("plots", "Plots", (picture, picture))]
-    coarser = pictures.within(whole, 1000)[0].blocks
+    coarser = size.within(whole, 1000)[0].blocks
     assert [b.kind for b in coarser] == ["figure", "figure"]
     assert "coarser" in coarser[0].caption
     assert coarser[1] == picture
     assert len(coarser[0].source) < len(picture.source)
-    gone = pictures.within(whole, 2 * len(address))[0].blocks
+    gone = size.within(whole, 2 * len(address))[0].blocks
     assert [b.kind for b in gone] == ["paragraph", "paragraph"]
+
+
+def test_the_largest_tables_are_cut_first_and_then_left_out():
+    def table(name, rows):
+        cells = tuple((f"{name} {k}", "0.123 (0.100 to 0.150)") for k in range(rows))
+        return blocks.Table(name, ("Group", "Rate"), (blocks.Rows("", cells),))
+
+    notes = blocks.Bullets(tuple(f"note {k}" for k in range(50)), "warning")
+    whole = [blocks.Section("a", "A", (table("small", 30), notes, table("large", 400)))]
+    cut = size.within(whole, 1000)[0].blocks
+    assert cut[:2] == whole[0].blocks[:2]
+    assert len(cut[2].parts[0].rows) == 20
+    assert "380 of 400 rows are left out, so that the page stays below 1 MB" in cut[2].note
+    gone = size.within(whole, 10**6)[0].blocks
+    assert [b.kind for b in gone] == ["paragraph"] * 3
+    assert "the table “large” (400 rows)" in gone[2].text
+    assert "a list of 50 remarks" in gone[1].text
+    assert size.within(whole, 0) == whole
 
 
 def test_a_fitted_model_has_its_own_audit_on_the_page(tmp_path, no_pictures):
     pytest.importorskip("sklearn")
     fitted = cfair.fit_and_audit(
         cohort(800), outcome="readmitted", groups="sex", features=["age", "sbp"],
-        model="logistic", cutoff=0.3,
+        model="random_forest", cutoff=0.3, seed=11,
     )  # fmt: skip
     page = Page(fitted.audit.report(tmp_path / "r.html", fitted).read_text(encoding="utf-8"))
     ids = [a["id"] for a in page.all("section")]
     assert {"model", "score", "observed"} <= set(ids)
-    assert "logistic" in page.text
+    told = page.text.partition("Fitted model")[2]
+    assert "random forest" in told.lower()
+    assert "features" in told
+    assert re.search(r"Fitted model: [^.]*seed 11", page.text)  # how to repeat it
+    again = page.text.rpartition("How to repeat this")[2]
+    assert "cfair.fit_and_audit: model random forest, on 2 columns; features age, sbp" in again
+    assert "scikit-learn" in again
     with pytest.raises(DataError, match="is of another audit, that of its held-out rows"):
         audit_of(cohort(800), groups="sex").report(tmp_path / "other.html", fitted)
 
@@ -371,7 +400,7 @@ def test_labels_stay_text_in_pictures(monkeypatch):
     monkeypatch.setattr(pictures, "MOST_BYTES", 10**7)
     table = nasty_table()
     observed = audit_of(table).observed()
-    figure = sections.plot_blocks(observed, [])[0]
+    figure = plot_blocks(observed, [])[0]
     kind, _, content = figure.source.partition(";base64,")
     assert kind == "data:image/svg+xml"
     svg = base64.b64decode(content).decode()
@@ -389,15 +418,23 @@ def test_the_same_data_and_seed_give_the_same_bytes(drawn, tmp_path):
     assert "seed 3" in drawn
 
 
-def test_a_date_is_there_if_it_is_given(tmp_path, small, no_pictures):
-    plain = small.report(tmp_path / "a.html").read_text(encoding="utf-8")
+@pytest.fixture(scope="module")
+def plain(small, tmp_path_factory):
+    """A page of observed rates alone."""
+    path = tmp_path_factory.mktemp("plain") / "a.html"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pictures, "picture", stub)
+        return small.report(path).read_text(encoding="utf-8")
+
+
+def test_a_date_is_there_if_it_is_given(tmp_path, small, plain, no_pictures):
     dated = small.report(tmp_path / "b.html", date="30 November 2026").read_text(encoding="utf-8")
     assert "30 November 2026" not in plain
     assert dated.replace('<p class="soft">30 November 2026</p>\n', "") == plain
 
 
-def test_observed_and_representation_are_computed_unless_given(tmp_path, small, no_pictures):
-    alone = Page(small.report(tmp_path / "a.html").read_text(encoding="utf-8")).text
+def test_observed_and_representation_are_computed_unless_given(tmp_path, small, plain, no_pictures):
+    alone = Page(plain).text
     assert "Nothing counterfactual is computed" in alone
     assert "audit.observed()" in alone
     wide = small.observed(level=0.8)
@@ -416,7 +453,7 @@ def test_the_exact_calls_versions_and_fingerprint_are_there(whole, audit, result
     ) in text
     assert f"audit.counterfactual(propensity='{PROPENSITY}', n_boot=25, n_perm=30, seed=7)" in text
     assert ".equivalence(metrics='cfpr', margin=(-0.1, 0.1), contrast='difference')" in text
-    for name, value in sections.versions():
+    for name, value in versions():
         assert f"{name} {value}" in text
     for result in results:
         assert fingerprint(result.cohort) in text
@@ -517,11 +554,27 @@ def test_power_is_of_a_pair_chosen_beforehand(audit):
 
 def test_seeds_of_folds_and_learners_are_on_the_page(audit, small):
     folded = audit.counterfactual(PROPENSITY, outcome_model="~ age + risk", folds=4, seed=2)
-    text = str(sections.repeat_blocks("cfair.Audit()", [folded]))
+    text = str(repeat_blocks("cfair.Audit()", [folded]))
     assert "doubly robust (AIPW): seed 2, 4 folds" in text
     assert "no seed was used" not in text
-    plain = str(sections.repeat_blocks("cfair.Audit()", [small.observed()]))
+    plain = str(repeat_blocks("cfair.Audit()", [small.observed()]))
     assert "Nothing random: no seed was used." in plain
+
+
+def test_learners_are_named_with_their_folds_and_seed():
+    linear = pytest.importorskip("sklearn.linear_model")
+    learner = cfair.Learner(linear.LogisticRegression(C=0.5), columns=["sex", "risk", "age"])
+    audit = audit_of(cohort(500), groups="sex", treatment="treated")
+    found = audit.counterfactual(learner, folds=3, seed=9)
+    text = str(methods(audit.observed(), [found]))
+    assert "The propensity π was estimated by a learner (LogisticRegression" in text
+    assert "; LogisticRegression(C=0.5))" in text
+    assert "a fit without the patient's own fold, of 3 folds drawn at random (seed 9)" in text
+    again = str(repeat_blocks("cfair.Audit()", [found]))
+    assert "seed 9, 3 folds, fits of a learner" in again
+    assert "<cfair.Learner: " in again
+    assert "LogisticRegression" in again
+    assert "scikit-learn" in again
 
 
 def test_methods_say_how_models_were_made_and_why_there_is_no_interval(audit):
@@ -543,20 +596,34 @@ def test_methods_have_weights_clusters_and_groups_left_out():
     audit = audit_of(table, weights="q", cluster="site", min_group_size=40, small_groups="drop")
     ipw, score = audit.counterfactual(PROPENSITY), audit.performance()
     observed = audit.observed()
-    text = str(methods(observed, [ipw, score]))
+    text = str(methods(observed, [ipw, score], least=40))
     assert "multiplied by q, the sampling weight (q)" in text
     assert "<mi>q</mi>" in text
     assert "summed within clusters (Obuchowski)" in text
     (gone, *_) = observed.cohort.dropped.small_groups
-    assert f"fewer rows than asked for (min_group_size) were left out: {gone}" in text
+    assert f"Groups with fewer than 40 rows were left out: {gone}" in text
+    flow = str(cohort_blocks(observed.cohort, [], 40))
+    assert f"group {gone} with fewer than 40 rows: " in flow
+    declared = "cfair.Audit(data, groups='g', min_group_size=40, small_groups='drop')"
+    assert page_module._least(declared, observed.cohort) == 40
+    assert page_module._least("cfair.Audit(data, groups='g')", observed.cohort) is None
 
 
-def test_masked_pages_have_no_empty_plots_and_say_what_is_masked(tmp_path, no_pictures):
+@pytest.fixture(scope="module")
+def masked(tmp_path_factory):
+    """An audit with masks, and its page."""
     audit = audit_of(cohort(700), suppress_below=11)
     ipw, both = audit.counterfactual(PROPENSITY, n_perm=20), audit.interaction("tpr")
     assert both.contrasts["contrast"].isna().all()
-    path = audit.report(tmp_path / "r.html", ipw, both, guideline="tripod+ai")
-    page = Page(path.read_text(encoding="utf-8"))
+    path = tmp_path_factory.mktemp("masked") / "r.html"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pictures, "picture", stub)
+        audit.report(path, ipw, both, guideline="tripod+ai")
+    return audit, Page(path.read_text(encoding="utf-8"))
+
+
+def test_masked_pages_have_no_empty_plots_and_say_what_is_masked(masked):
+    audit, page = masked
     alts = " ".join(a["alt"] for a in page.all("img"))
     assert "nan" not in alts
     assert "Histogram" not in alts
@@ -589,20 +656,39 @@ def test_the_first_gap_that_is_known_has_the_label():
 
 def test_notes_have_no_words_of_the_code():
     note = 'there intervals of cFNR by estimator="ipw" hold better.'
-    assert sections.spoken(note) == "there intervals of cFNR by weighting alone (IPW) hold better."
-    assert sections.spoken("one picked out does too: adjust=.") == "one picked out does too."
-    assert sections.spoken("of rows; weighted_share in .cells and .levels weighs them.") == (
+    assert wording.spoken(note) == "there intervals of cFNR by weighting alone (IPW) hold better."
+    assert wording.spoken("one picked out does too: adjust=.") == "one picked out does too."
+    assert wording.spoken("of rows; weighted_share in .cells and .levels weighs them.") == (
         "of rows."
     )
-    assert sections.spoken("no events; the others in .pairs.") == (
+    assert wording.spoken("no events; the others in .pairs.") == (
         "no events; others are not shown."
     )
+
+
+def test_estimators_are_named_in_words(audit, whole):
+    said = wording.spoken('estimator="sr" stays inside; estimator="dr" does not.')
+    assert said.startswith("the single-robust estimator (the outcome model alone) stays inside")
+    alone = audit.group_intervention(outcome_model="~ age + sbp", estimator="sr")
+    text = str(methods(audit.observed(), [alone]))
+    assert "are single robust, from the outcome model alone" in text
+    body = Page(whole).text.rpartition("How to repeat this")[0]
+    assert not re.search(r"\b(sr|dr)\b", body)
+    assert "Rates with everybody in one group are doubly robust." in body
+
+
+def test_an_effective_size_is_explained_where_it_stands(whole, audit):
+    text = Page(whole).text.partition("what their weights leave: IPW")[2]
+    assert "can exceed the number of patients where covariates tell" in text
+    note = "n effective: how many independent patients, counted without weights"
+    assert note in audit.observed().to_markdown("marginals")
+    assert note not in audit.observed().to_markdown("gaps")
 
 
 def test_reasons_are_given_once_with_their_groups():
     table = cohort(600).reset_index(drop=True)
     table.loc[table["race"] == "Other", "readmitted"] = 0
-    found = sections.rates_table(audit_of(table).observed(), ["tpr"], "Rates")
+    found = rates_table(audit_of(table).observed(), ["tpr"], "Rates")
     assert found.note.count("no events") == 1
     assert "TPR of Other, F & Other, M & Other: no events" in found.note
 
@@ -635,10 +721,11 @@ def test_rows_left_out_are_counted_with_the_reason(tmp_path, no_pictures):
 def test_the_guideline_supports_and_does_not_certify(whole):
     page = Page(whole)
     text = page.text.partition("Items of TRIPOD+AI")[2]
-    for item in ("6c", "10", "11", "12e", "14", "18f", "20b", "21", "23a"):
+    for item in ("6c", "10", "11", "12e", "14", "18f", "20a", "20b", "21", "23a"):
         assert re.search(rf"\b{item}\b", text)
     assert "supports" in text
     assert "left to the author" in text
+    assert "Patients by group: treatment, score and covariates" in text
     assert "compl" + "iant" not in page.text.lower()
 
 
@@ -677,22 +764,23 @@ def test_without_jinja2_it_says_what_to_install(tmp_path, audit, monkeypatch):
         audit.report(tmp_path / "page.html")
 
 
-def test_many_groups_are_cut_with_a_word(tmp_path, no_pictures):
+def test_many_groups_are_cut_with_a_word(tmp_path, no_pictures, monkeypatch):
     table = cohort().reset_index(drop=True)
     table["site"] = [f"site {k % 21:02d}" for k in range(len(table))]
     audit = audit_of(table, groups=["sex", "site"])
-    page = audit.report(tmp_path / "r.html", audit.interaction("fpr"))
-    source = page.read_text(encoding="utf-8")
-    assert "of 42 groups not shown" in source
-    assert len(source) < 300_000
+    for module in (page_module, size):
+        monkeypatch.setattr(module, "MOST_PAGE", 45_000)  # as if there were many more
+    page = audit.report(tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "of 42 groups not shown" in page
+    assert len(page.encode()) <= 45_000
+    assert not Page(page).wrong
+    assert "rows are left out, so that the page stays below 0.045 MB" in page
+    assert "The results themselves have it all, and so has the folder of --out" in page
 
 
-def test_masked_counts_stay_masked(tmp_path, no_pictures):
-    table = cohort(700)
-    audit = audit_of(table, suppress_below=11)
-    page = audit.report(tmp_path / "r.html", audit.counterfactual(PROPENSITY))
-    text = Page(page.read_text(encoding="utf-8")).text
-    plain = audit_of(table).observed().rates.set_index("metric").loc["fpr"]
+def test_masked_counts_stay_masked(masked):
+    text = masked[1].text
+    plain = audit_of(cohort(700)).observed().rates.set_index("metric").loc["fpr"]
     assert (plain["events"] < 11).any()
     assert "suppress_below=11" in text
     assert "A fingerprint of the data is left out" in text
@@ -738,7 +826,8 @@ def test_a_forest_has_headings_counts_and_numbers(audit):
     said = [t.get_text() for t in ax.texts]
     row = result.overall.set_index("metric").loc["fpr"]
     assert f"{row['n']:,}" in said
-    assert f"{row['events']:,}" in said
+    assert f"{row['non_events']:,}" in said
+    assert f"{row['events']:,}" not in said
     low, high, value = row["ci_low"], row["ci_high"], row["estimate"]
     assert f"{value:.2f} ({low:.2f} to {high:.2f})" in said
     (band,) = ax.patches
@@ -770,6 +859,98 @@ def test_a_row_without_a_rate_has_a_hollow_mark_and_its_reason():
     assert "no events" in [t.get_text() for t in ax.texts]
     marks = [line for line in ax.lines if line.get_marker() == "X"]
     assert [line.get_markerfacecolor() for line in marks] == ["white"]
+
+
+def texts_of(ax):
+    return [t.get_text() for t in ax.texts]
+
+
+@pytest.mark.parametrize(
+    ("metric", "head"),
+    [
+        *((m, "events") for m in ("tpr", "fnr")),
+        *((m, "non-events") for m in ("fpr", "tnr")),
+        *((m, "flagged") for m in ("ppv", "fdr")),
+        *((m, "not flagged") for m in ("npv", "for")),
+    ],
+)
+def test_at_the_left_stands_what_a_rate_is_a_share_of(audit, metric, head):
+    result = audit.observed()
+    said = texts_of(result.plot_forest(metric, ax=Figure().add_subplot()))
+    assert {"n", head} <= set(said)
+    assert not {"events", "non-events", "flagged", "not flagged"} - {head} & set(said)
+    rates = result.rates
+    for value in rates.loc[rates["metric"] == metric, "denominator"]:
+        assert f"{value:,}" in said
+
+
+def test_each_metric_has_heads_of_its_own_and_counterfactual_ones_the_untreated(results):
+    ax = results[0].plot_forest(["cfpr", "cfnr", "fpr"], ax=Figure().add_subplot())
+    heads = [t for t in ax.texts if t.get_text() in ("n", "untreated", "events", "non-events")]
+    labels = [t.get_text() for t in ax.get_yticklabels()]
+    found = {labels[int(t.xy[1])]: [] for t in heads}
+    for text in heads:
+        found[labels[int(text.xy[1])]].append(text.get_text())
+    assert {k: sorted(v) for k, v in found.items()} == {
+        "cFPR": ["n", "non-events", "untreated"],
+        "cFNR": ["events", "n", "untreated"],
+        "FPR": ["n", "non-events"],
+    }
+    few = texts_of(results[2].plot_forest("cfpr", ax=Figure().add_subplot()))
+    assert "expected non-events" in few
+
+
+def test_two_results_stand_in_one_row_with_a_legend(audit, results):
+    observed, ipw = audit.observed(), results[0]
+    ax = observed.plot_forest("fpr", compare=ipw, ax=Figure().add_subplot())
+    names = [t.get_text() for t in ax.get_legend().get_texts()]
+    assert names[0] == "Observed"
+    assert names[1] == f"Had nobody been treated: {ipw.estimator}"
+    assert names[2] == "all rows, in the colour of each"
+    said = texts_of(ax)
+    for frame, metric in ((observed.rates, "fpr"), (ipw.rates, "cfpr")):
+        for row in frame[frame["metric"] == metric].to_dict("records"):
+            values = (row["estimate"], row["ci_low"], row["ci_high"])
+            assert "{:.2f} ({:.2f} to {:.2f})".format(*values) in said
+            assert f"{row['denominator']:,}" in said
+    first, second = (c.get_offsets()[:, 1] for c in ax.collections if len(c.get_offsets()) > 2)
+    assert np.allclose(second - first, second[0] - first[0])
+    assert 0.2 < second[0] - first[0] < 0.5
+
+
+def test_what_is_compared_may_be_named_and_is_found_by_its_metric(results):
+    ipw, aipw = results[:2]
+    ax = ipw.plot_forest("cfpr", compare={"AIPW": aipw}, ax=Figure().add_subplot())
+    assert "AIPW" in [t.get_text() for t in ax.get_legend().get_texts()]
+    own = ipw.plot_forest("fnr", compare=ipw, ax=Figure().add_subplot())
+    assert own.get_xlabel() == "FNR / cFNR"
+    assert own.get_legend().get_texts()[0].get_text() == "Observed"
+    twice = ipw.plot_forest("cfpr", compare=ipw, ax=Figure().add_subplot())
+    names = [t.get_text() for t in twice.get_legend().get_texts()][:2]
+    assert names[0].endswith("(1)")
+    assert names[1].endswith("(2)")
+
+
+def test_what_cannot_be_compared_is_refused(audit, results, small):
+    observed = audit.observed()
+    with pytest.raises(DataError, match="compare has the groups F, M"):
+        observed.plot_forest("fpr", compare=small.observed())
+    with pytest.raises(TypeError, match="compare must be a result with rates by group"):
+        observed.plot_forest("fpr", compare=results[5])
+    with pytest.raises(ValueError, match="compare must have at least one"):
+        observed.plot_forest("fpr", compare={})
+    with pytest.raises(ValueError, match="margin= is for one result"):
+        observed.plot_forest("fpr", compare=results[0], margin=(0.8, 1.25))
+    with pytest.raises(ValueError, match="ppv"):
+        observed.plot_forest("ppv", compare=results[0])
+
+
+def test_the_page_has_observed_rates_beside_those_without_treatment(whole):
+    alts = [a["alt"] for a in Page(whole).all("img")]
+    found = [a for a in alts if a.startswith("False positive rate, observed and had nobody been")]
+    assert len(found) == 1
+    for name in ("IPW", "AIPW"):
+        assert re.search(rf"Nobody treated: {name}: from 0\.\d\d", found[0])
 
 
 def test_a_forest_refuses_what_it_cannot_draw(audit, results):

@@ -1,6 +1,8 @@
 """Tables for papers: what is in them, in every format, and what text cannot do to them."""
 
 import re
+import shutil
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -191,6 +193,98 @@ def test_marks_of_direction_are_left_out():
     for text in (to_latex(table), to_markdown(table)):
         assert not re.search("[\u202a-\u202e\u2066-\u2069]", text)
         assert len(re.findall(r"\bab", text)) == 5
+
+
+SPECIAL = "& % $ # _ { } ~ ^ \\ < > | - -- ' ` \" [ ] * = + @ ! ?"
+LATIN = "Müller-Ångström, ñandú, Łódź, façade, œuvre, 5 × 3 ± 2 ≤ 9 ≥ 1 − 2 ∞ – x"
+
+
+def test_latex_writes_every_special_sign_out():
+    tex = to_latex(Table(["g", "n"], [("", [[Cell(SPECIAL), Cell("1")]])]))
+    (line,) = [x for x in tex.splitlines() if "1 \\\\" in x]
+    cell = line.removesuffix(r" & 1 \\")
+    plain = re.sub(r"\\text[a-z]+\{\}|\\[&%$#_{}]", "", cell)
+    assert not set(plain) & set("&%$#_{}~^\\<>|")
+    assert cell.count(r"\textbackslash{}") == 1
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX on this machine")
+def test_latex_compiles(cohort, tmp_path):
+    data = cohort.assign(sex=cohort["sex"].astype(str).replace({"F": LATIN, "M": SPECIAL}))
+    found = audit_of(data).observed()
+    parts = [to_latex(nasty_table(), "tab:a"), found.to_latex(caption=SPECIAL)]
+    parts += [r"{\tiny " + found.to_latex(name) + "}" for name in ("gaps", "contrasts")]
+    rules = r"\let\toprule\hline\let\midrule\hline\let\bottomrule\hline"  # a small LaTeX has none
+    packages = r"\IfFileExists{booktabs.sty}{\usepackage{booktabs}}{" + rules + "}"
+    text = [r"\documentclass{article}", packages, r"\begin{document}"]
+    source = tmp_path / "t.tex"
+    source.write_text("\n".join([*text, *parts, r"\end{document}"]), encoding="utf-8")
+    done = subprocess.run(
+        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", source.name],
+        cwd=tmp_path, capture_output=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
+    assert b"Missing character" not in done.stdout
+
+
+def test_attributes_are_crossed_with_a_sign_only_where_tables_are_set(observed):
+    assert "sex x race" in observed.to_markdown()
+    assert "sex x race" in observed.to_markdown("gaps")
+    for name in (None, "gaps"):
+        html, tex = observed.to_gt(name).as_raw_html(), observed.to_latex(name)
+        assert "sex × race" in html
+        assert r"sex $\times$ race" in tex
+        assert "sex x race" not in html + tex
+    named = observed.to_gt(labels={"sex": "Sex", "race": "Race x"}).as_raw_html()
+    assert "Sex × Race x" in named
+
+
+def test_html_sets_labels_apart_that_run_from_right_to_left():
+    hebrew = "\u05d0\u05d1\u05d2"
+    table = Table(["g", "n"], [(hebrew, [[Cell(f"{hebrew} 12"), Cell("1")]])], f"\u202e{hebrew}")
+    html = to_gt(table).as_raw_html()
+    assert f"\u2068{hebrew} 12\u2069" in html
+    seen = re.sub(r'(id|headers)="[^"]*"', "", html)
+    assert seen.count(hebrew) == seen.count(f"\u2068{hebrew}") == 3
+    assert html.count("\u2068") == html.count("\u2069")
+    assert "\u202e" not in html
+    assert "\u2068" not in to_gt(Table(["g"], [("", [[Cell("plain")]])])).as_raw_html()
+
+
+def test_markdown_keeps_rows_in_one_line_and_text_as_it_is():
+    table = Table(["a\nb", "n"], [("", [[Cell("x|y\r\n[z](u) ~~s~~ $m$ `c`"), Cell("1")]])])
+    lines = to_markdown(table).splitlines()
+    assert len(lines) == 3
+    assert r"| x\|y \[z\](u) \~\~s\~\~ \$m\$ \`c\` |" in lines[2]
+
+
+def test_excel_has_numbers_as_numbers(cohort, tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    found = audit_of(cohort).observed()
+    book = openpyxl.load_workbook(found.to_excel(tmp_path / "r.xlsx", ["rates", "gaps"]))
+    rows = next(iter(book["table"].iter_rows(min_row=2, max_row=2)))
+    assert [c.value for c in rows[:3]] == ["All", 900, int(cohort["readmitted"].sum())]
+    assert rows[1].number_format == "#,##0"
+    frame = found.rates
+    for j, name in enumerate(frame.columns, start=1):
+        column = [book["rates"].cell(row=k + 2, column=j) for k in range(len(frame))]
+        if pd.api.types.is_numeric_dtype(frame[name]):
+            assert all(c.data_type == "n" for c in column), name
+    gaps = found.to_excel(tmp_path / "g.xlsx", "gaps", digits=2)
+    sheet = openpyxl.load_workbook(gaps)["table"]
+    at = [c.value for c in sheet[1]].index("gap") + 1
+    assert sheet.cell(row=2, column=at).value == pytest.approx(found.gaps()["gap"].iloc[0])
+    assert sheet.cell(row=2, column=at).number_format == "0.00"
+
+
+def test_excel_columns_are_as_wide_as_what_is_in_them(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    frame = pd.DataFrame({"a": ["x" * 200], "share": [0.123456789012], "n": [3]})
+    table = Table(["group", "n"], [("", [[Cell("a label of some length"), Cell("1")]])], "c" * 90)
+    book = openpyxl.load_workbook(to_excel({"t": table, "f": frame}, tmp_path / "w.xlsx"))
+    widths = {k: v.width for k, v in book["f"].column_dimensions.items()}
+    assert widths == {"A": 40, "B": 10, "C": 8}
+    assert book["t"].column_dimensions["A"].width == 24
 
 
 def test_markdown_keeps_its_columns():

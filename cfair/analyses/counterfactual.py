@@ -55,7 +55,7 @@ Integers = NDArray[np.integer]
 
 _NO_VARIANCE = "no bootstrap, so no standard errors"
 #: Estimators in words.
-_NAMES = {
+ESTIMATOR_NAMES = {
     "ipw": "inverse probability weighting (IPW)",
     "aipw": "doubly robust (AIPW)",
     "plugin": "the outcome model alone (plug-in)",
@@ -110,11 +110,11 @@ def counterfactual(
         else influence_estimates(joint, cohort, COUNTERFACTUAL)
     )
     rows = masked_rows(
-        _rows(cohort, estimates, joint, moments, request.estimator),
+        weighted_rows(cohort, estimates, joint, moments, request.estimator),
         masks,
         COUNTERFACTUAL,
         cohort,
-        _denominators(cohort, joint),
+        untreated_denominators(cohort, joint),
     )
     observed = observed_estimates(cohort, ["fpr", "fnr"])
     propensity = fitted.propensity
@@ -137,13 +137,13 @@ def counterfactual(
         cohort=cohort,
         estimates=(*estimates, *observed),
         rows=(*rows, *observed_rows(cohort, observed)),
-        counts=_counts(cohort, moments),
+        counts=untreated_counts(cohort, moments),
         level=options.level,
         interval=options.interval,
         aggregate_interval=options.aggregate_interval,
         seed=replicates.seed,
         notes=tuple(notes),
-        estimator=_NAMES[request.estimator],
+        estimator=ESTIMATOR_NAMES[request.estimator],
         propensity=propensity,
         outcome_model=fitted.outcome,
         folds=fitted.folds,
@@ -157,7 +157,7 @@ def counterfactual(
     )
 
 
-def _counts(cohort: Cohort, moments: CellMoments) -> dict[str, Array]:
+def untreated_counts(cohort: Cohort, moments: CellMoments) -> dict[str, Array]:
     """Rows, untreated rows, and events among them, masked where they have to be."""
     membership = targets(cohort)
     count = moments.by_group(moments.count)
@@ -172,7 +172,7 @@ def _counts(cohort: Cohort, moments: CellMoments) -> dict[str, Array]:
     return {"n": base_counts(cohort)["n"], **found}
 
 
-def _denominators(cohort: Cohort, joint: RateCovariance) -> list[Array]:
+def untreated_denominators(cohort: Cohort, joint: RateCovariance) -> list[Array]:
     """Untreated non-events, and untreated events, masked where they have to be."""
     parts = np.split(joint.rows, len(COUNTERFACTUAL))
     protection = cohort.treated_protection
@@ -203,13 +203,14 @@ def _covariance(
     return replace(joint, covariance=draws_covariance(draws, COUNTERFACTUAL, joint.estimate))
 
 
-def _rows(
+def weighted_rows(
     cohort: Cohort,
     estimates: list[RateEstimates],
     joint: RateCovariance,
     moments: CellMoments,
     estimator: str,
 ) -> list[MetricRows]:
+    """Rows behind the counterfactual rates, and what has to be said of each."""
     membership = targets(cohort)
     n = membership @ cohort.groups.sizes
     untreated = membership @ moments.by_group(moments.count).sum(axis=(1, 2))

@@ -13,6 +13,7 @@ from cfair.analyses.observed import rate_masks, targets
 from cfair.cohort import Cohort
 from cfair.disclosure import KINDS, MASKED, SMALL, Protection, small_masks, why_rate_masked
 from cfair.estimators.confusion import RATE_CELLS
+from cfair.estimators.small_subgroup import SmallSubgroupSums
 from cfair.inference.influence import RateCovariance
 from cfair.inference.replicates import RateDraws
 from cfair.nuisance.overlap import Overlap
@@ -164,6 +165,8 @@ def masked_covariance(
         estimate=np.where(lost, np.nan, joint.estimate),
         covariance=np.where(lost[:, None] | lost[None, :], np.nan, joint.covariance),
         kish=np.where(lost, 0.0, joint.kish),
+        rows=np.where(lost, np.nan, joint.rows),
+        clusters=None if joint.clusters is None else np.where(lost, np.nan, joint.clusters),
     )
 
 
@@ -220,6 +223,38 @@ def masked_draws(draws: RateDraws | None, masks: Mapping[str, Masks] | None) -> 
     return replace(draws, rates=rates, wald=draws.wald if whole else None)
 
 
+def masked_sums(
+    sums: SmallSubgroupSums,
+    cohort: Cohort,
+    masks: Mapping[str, Masks] | None,
+    metrics: Sequence[str],
+) -> SmallSubgroupSums:
+    """What rates of small subgroups are made of, without that of the masked ones.
+
+    Parameters
+    ----------
+    sums : SmallSubgroupSums
+    cohort : Cohort
+    masks : dict of str to (T,) array, or None
+    metrics : sequence of str
+
+    Returns
+    -------
+    SmallSubgroupSums
+    """
+    if masks is None or cohort.protection is None:
+        return sums
+    K = cohort.groups.n_groups
+    lost = np.stack([masks[m][:K] for m in metrics]) > 0
+    n = cohort.protection.masks(np.eye(K), KINDS["n"])
+    return replace(
+        sums,
+        numerator=np.where(lost, np.nan, sums.numerator),
+        denominator=np.where(lost, np.nan, sums.denominator),
+        size=np.where(n > 0, np.nan, sums.size),
+    )
+
+
 def masked_overlap(
     found: Overlap | None, cohort: Cohort, propensity: Propensity | None
 ) -> Overlap | None:
@@ -267,7 +302,8 @@ def masked_overlap(
             for name, x in zip(design.names, np.asarray(design.matrix).T, strict=True)
             if gives_counts(x, cohort.groups.codes)
         ]
-        hidden = balance["term"].isin(telling)
+        # a mean of whole numbers, to all its digits, has the number of rows as its denominator
+        hidden = balance["term"].isin(telling) | bool((n[-1] > 0) | (arms[-1] > 0).any())
         balance.loc[hidden, balance.columns[1:]] = np.nan
         balance["note"] = np.where(hidden, f"{MASKED}its mean would give a count", "")
     return replace(

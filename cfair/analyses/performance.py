@@ -150,7 +150,7 @@ def performance(
             np.full((len(kish), len(kish)), np.nan),
             kish,
             n_clusters=cohort.n_clusters,
-            bins=binned,
+            _bins=binned,
         )
     ordered = tuple(estimates[name] for name in MEASURES)
     counts = base_counts(cohort)
@@ -166,7 +166,7 @@ def performance(
         binned = _masked_bins(binned, masks["ece"] > 0)
         ordered = tuple(e.without(masks[e.metric] > 0) for e in ordered)
         ordered = tuple(
-            replace(e, bins=binned) if isinstance(e, BinnedError) else e for e in ordered
+            replace(e, _bins=binned) if isinstance(e, BinnedError) else e for e in ordered
         )
         shown = _masked_rows(declared, shown, masks)
         counts = {name: shown_counts(declared, KINDS[name], v) for name, v in counts.items()}
@@ -218,10 +218,11 @@ def _masks(
     if metric == "prevalence":
         return both
     found = both
+    # a mean of the score, or of its error, may be solved for those flagged, wrong or ill
     if measure.among is not None:
-        found = protection.masks(member, KINDS["events" if measure.among else "non_events"])
-    elif not measure.both and metric != "oe_ratio":
-        # a mean of the score, or of its error, may be solved for those flagged, wrong or ill
+        of = KINDS["events" if measure.among else "non_events"]
+        found = protection.rate_masks(member, of * KINDS["positive"], of)
+    elif not measure.both:
         calls = [protection.rate_masks(member, KINDS[k], KINDS["n"]) for k in ("positive", "right")]
         found = np.maximum.reduce([both, *calls])
     more = closed(member[:, cohort.groups.sizes > 0], (found > 0) | telling)
@@ -243,7 +244,10 @@ def _telling(cohort: Cohort) -> NDArray[np.bool_]:
 
 
 def _masked_bins(bins: Bins, masked: NDArray[np.bool_]) -> Bins:
-    """What the interval of the calibration error needs, without any count of a bin."""
+    """What the interval of the calibration error needs, without any count of a bin.
+
+    Gaps and variances go to nobody else: of a score of known values they can be solved for counts.
+    """
     nothing = np.full_like(bins.gap, np.nan)
     lost = masked[:, None]
     return replace(

@@ -134,7 +134,7 @@ def masked_tables(
     tables : RepresentationTables
     shown : Shown or None
     dropped : bool, default False
-        Whether few rows were dropped, so that the rows of the table are masked.
+        Whether the rows of the table are masked, since they would tell how few were dropped.
 
     Returns
     -------
@@ -161,9 +161,10 @@ def masked_tables(
     _unknown(levels, is_masked(levels["n"]), ("under_represented", "small_group"))
     return replace(
         tables,
+        groups=replace(tables.groups, codes=tables.groups.codes[:0], repeats=None),
         cells=cells,
         levels=levels,
-        attributes=_attributes(tables, shown),
+        attributes=_attributes(tables, shown, dropped),
         associations=_associations(tables, shown),
         n_read=float("nan") if dropped else _whole(shown, tables.n_read, None),
         n_known=_whole(shown, tables.n_known, shown.cells),
@@ -201,7 +202,7 @@ def _counts(frame: pd.DataFrame, shown: Shown, membership: Array) -> None:
         frame[name] = written(frame[name].to_numpy(float), own, shown.below)
 
 
-def _attributes(tables: RepresentationTables, shown: Shown) -> pd.DataFrame:
+def _attributes(tables: RepresentationTables, shown: Shown, dropped: bool) -> pd.DataFrame:
     frame = tables.attributes.copy()
     hidden = [bool((shown.n(membership) > 0).any()) for membership in shown.levels]
     names = ["min_share", "max_share", "imbalance_ratio", "entropy", "entropy_ratio"]
@@ -210,12 +211,17 @@ def _attributes(tables: RepresentationTables, shown: Shown) -> pd.DataFrame:
     if shown.missing is not None:
         missing = written(frame["missing"].to_numpy(float), shown.n(shown.missing), shown.below)
     lost = is_masked(missing)
+    if dropped:  # those that miss one attribute and not the other may be few
+        lost |= missing > 0
+        missing = np.where(missing > 0, np.nan, missing)
+        frame["n"] = np.nan
     frame["missing"] = missing
     frame["n"] = frame["n"].astype(float).mask(lost)
     frame.loc[lost, "missing_share"] = np.nan
     _unknown(frame, np.array(hidden), ("imbalanced",))
     _unknown(frame, lost, ("much_missing",))
-    frame["note"] = np.where(np.array(hidden) | lost, "masked: a level is", "")
+    why = np.where(lost, "masked: tells how few rows are missing", "")
+    frame["note"] = np.where(hidden, "masked: a level is", why)
     return frame
 
 

@@ -14,6 +14,7 @@ from cfair.analyses.masking import (
     masked_draws,
     masked_overlap,
     masked_rows,
+    masked_sums,
     small_subgroup_masks,
     treated_masks,
 )
@@ -169,7 +170,7 @@ def small_subgroups(
         folds=fitted.folds,
         renormalise=request.renormalise,
         borrowed=_borrowed(fitted, cohort, request, null_alpha, boot_alpha),
-        sums=fitted.sums,
+        sums=masked_sums(fitted.sums, cohort, masks, _METRICS),
         weighted=weighted,
         joint=joint,
         overlap=diagnostics,

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from cfair.analyses.masking import FEW_VALUES, untreated
 from cfair.cohort import Cohort
 from cfair.disclosure import (
+    APART,
     KINDS,
     REVEALING,
-    SMALL,
     Protection,
     closed,
     policy,
@@ -35,6 +38,60 @@ Masks = NDArray[np.int8]
 #: A column of text with more levels is a name, and not a category.
 MOST_LEVELS = 20
 _MISSING = "missing"
+#: A quartile is a patient's value: as many are beyond it as make a count that may be shown.
+_BEYOND = 4
+#: Combinations of group and categories up to which covariates are protected together.
+_MOST_CELLS = 1500
+
+
+@dataclass(frozen=True, eq=False)
+class _Counted:
+    """Rows by group and category of one covariate, and which of them may be shown.
+
+    Attributes
+    ----------
+    values : pandas.Series
+    levels : sequence
+        Categories; of a number with many values there is one.
+    codes : (n,) array of int
+        Category of each row; that after the last for a missing value.
+    numeric : bool
+        Whether it has a mean.
+    protection : Protection or None
+    cells : (L + 1, J) array of 0 and 1
+        Cells of the protection in each category.
+    """
+
+    values: pd.Series
+    levels: Sequence[Any]
+    codes: NDArray[np.intp]
+    numeric: bool
+    protection: Protection | None = None
+    cells: Array = field(default_factory=lambda: np.zeros((0, 0)))
+
+    @property
+    def size(self) -> int:
+        """Categories, that of missing values among them."""
+        return len(self.levels) + 1
+
+    def counts(self, cohort: Cohort) -> Array:
+        """Rows by group and category, missing values last."""
+        K = cohort.groups.n_groups
+        cell = cohort.groups.codes * self.size + self.codes
+        counts: Array = np.bincount(cell, minlength=K * self.size).reshape(K, -1).astype(np.float64)
+        return counts
+
+    def masks(self, member: Array, kind: Array) -> Masks:
+        """What becomes of the rows of some categories."""
+        if self.protection is None:
+            return np.zeros(len(member), dtype=np.int8)
+        return self.protection.masks(member, kind @ self.cells)
+
+    def rate_masks(self, member: Array, kind: Array, whole: Array) -> Masks:
+        """What becomes of their share among others."""
+        if self.protection is None:
+            return np.zeros(len(member), dtype=np.int8)
+        return self.protection.rate_masks(member, kind @ self.cells, whole @ self.cells)
 
 
 def table_one(
@@ -90,12 +147,14 @@ def table_one(
         hidden = cohort.protection.masks(member, KINDS["n"])
     below = cohort.suppress_below or 0
     rows = _rows("", "", "n", shown, below, hidden, count=written(n, hidden, below))
-    for name in chosen:
-        values = _values(cohort, declared, name)
-        if pd.api.types.is_numeric_dtype(values) and values.nunique() > 2:
-            rows += _numeric(cohort, name, values, member, shown, name in median, differences)
+    counted = {name: _counted(cohort, name, _values(cohort, declared, name)) for name in chosen}
+    protected, more = _protected(cohort, counted)
+    notes += more
+    for name, found in protected.items():
+        if found.numeric:
+            rows += _numeric(cohort, name, found, member, shown, name in median, differences)
         else:
-            rows += _categories(cohort, declared, name, values, member, shown, differences)
+            rows += _categories(cohort, name, found, member, shown, differences)
     frame = pd.DataFrame(rows)
     frame["count"] = frame["count"].astype("Int64")
     notes = [
@@ -106,6 +165,13 @@ def table_one(
             * differences
         ),
         *(["Counts are of rows; sampling weights are not used."] * (cohort.weights is not None)),
+        *(
+            [
+                "Medians and quartiles are values of patients: only of groups with "
+                f"{_BEYOND * below} values, so that {below} lie beyond a quartile."
+            ]
+            * bool(below and median)
+        ),
     ]
     said = ""
     if cohort.suppress_below is not None:
@@ -117,6 +183,7 @@ def table_one(
             .replace("count", "figure")
             .replace("figures below", "counts below")
         )
+        said = f"{said}; {APART}"
     return TableOneResult(
         frame, shown, tuple(cohort_facts(cohort)), tuple(notes), said, differences
     )
@@ -237,55 +304,119 @@ def _rows(
     return rows
 
 
-def _protection(cohort: Cohort, counts: Array) -> Protection | None:
-    """What may be shown of rows by group and category, group sizes as in all other results."""
+def _counted(cohort: Cohort, name: str, values: pd.Series) -> _Counted:
+    """Sort the rows into the categories of a covariate."""
+    number = pd.api.types.is_numeric_dtype(values)
+    if number and values.nunique() > 2:
+        x = values.to_numpy(float)
+        lost = np.isnan(x)
+        levels, codes = np.unique(x[~lost], return_inverse=True)
+        if cohort.protection is None or len(levels) > FEW_VALUES:
+            # of few values, as of a count, a mean can be solved for how many patients have each
+            levels, codes = np.array([np.nan]), np.zeros(len(codes), dtype=np.intp)
+        each = np.full(len(x), len(levels), dtype=np.intp)
+        each[~lost] = codes
+        return _Counted(values, list(levels), each, True)
+    found = pd.Categorical(values)
+    if len(found.categories) > MOST_LEVELS:
+        raise DataError(
+            f"covariate {name!r} has {len(found.categories)} levels, more than {MOST_LEVELS}. "
+            "Merge levels, or leave it out."
+        )
+    codes = np.asarray(found.codes, dtype=np.intp)
+    codes = np.where(codes < 0, len(found.categories), codes)
+    return _Counted(values, list(found.categories), codes, False)
+
+
+def _protected(
+    cohort: Cohort, counted: Mapping[str, _Counted]
+) -> tuple[dict[str, _Counted], list[str]]:
+    """Decide what may be shown, group sizes as in all other results.
+
+    Covariates that share a count, as age in two codings or values that are missing together do,
+    are protected together; those that are too many for it are left out.
+    """
     if cohort.protection is None or cohort.suppress_below is None:
-        return None
+        return dict(counted), []
     member = cohort.groups.target_matrix
-    kept = member[cohort.protection.masks(member, KINDS["n"]) > 0]
-    return protect(counts, cohort.partitions, cohort.suppress_below, kept=kept)
+    hidden = cohort.protection.masks(member, KINDS["n"]) > 0
+    K, left = cohort.groups.n_groups, []
+    found: dict[str, _Counted] = {}
+    for names in _linked(counted):
+        cell = np.zeros(cohort.n_used, dtype=np.intp)
+        for name in list(names):
+            both = counted[name].codes + counted[name].size * cell
+            both = np.unique(both, return_inverse=True)[1]
+            size = len(np.unique(both * K + cohort.groups.codes))
+            if size > _MOST_CELLS and name != names[0]:
+                names.remove(name)
+                left.append(name)
+            else:
+                cell = both
+        parts, J = [counted[name] for name in names], int(cell.max()) + 1
+        first = np.unique(cell, return_index=True)[1]
+        joint = [part.codes[first] for part in parts]
+        rows = np.bincount(cohort.groups.codes * J + cell, minlength=K * J).reshape(K, J)
+        kinds = [
+            (np.arange(part.size)[:, None] == at).astype(np.float64)
+            for part, at in zip(parts, joint, strict=True)
+        ]
+        protection = protect(
+            rows.astype(np.float64),
+            cohort.partitions,
+            cohort.suppress_below,
+            kept=member[hidden],
+            shown=member[~hidden],
+            categories=np.vstack(kinds),
+        )
+        for name, part, cells in zip(names, parts, kinds, strict=True):
+            found[name] = replace(part, protection=protection, cells=cells)
+    notes = [
+        f"Left out by suppress_below=: {show_some(left, 6)} (they share counts with others, such "
+        "as that of missing values, and are too many to be protected together)."
+    ]
+    return {name: found[name] for name in counted if name in found}, notes if left else []
 
 
-def _masks(
-    found: Protection | None, member: Array, kind: Array, whole: Array
-) -> tuple[Masks, Masks]:
-    """What becomes of counts of a category, and of their shares."""
-    if found is None:
-        none = np.zeros(len(member), dtype=np.int8)
-        return none, none
-    return found.masks(member, kind), found.rate_masks(member, kind, whole)
+def _linked(counted: Mapping[str, _Counted]) -> list[list[str]]:
+    """Covariates of which some categories together are those of another; others stand alone."""
+    names = list(counted)
+    link = np.eye(len(names), dtype=bool)
+    for (i, a), (j, b) in combinations(enumerate(counted.values()), 2):
+        both = np.bincount(a.codes * b.size + b.codes, minlength=a.size * b.size) > 0
+        both = both.reshape(a.size, b.size)
+        there = both.any(axis=1).sum() + both.any(axis=0).sum()
+        x, y = np.nonzero(both)
+        graph = coo_array((np.ones(len(x)), (x, a.size + y)), shape=(a.size + b.size,) * 2)
+        parts = connected_components(graph, directed=False)[0] - (a.size + b.size - there)
+        link[i, j] = parts > 1
+    n, at = connected_components(coo_array(link), directed=False)
+    return [[name for name, k in zip(names, at, strict=True) if k == part] for part in range(n)]
 
 
 def _numeric(
     cohort: Cohort,
     name: str,
-    values: pd.Series,
+    found: _Counted,
     member: Array,
     groups: Sequence[str],
     median: bool,
     differences: bool,
 ) -> list[dict[str, Any]]:
     """Mean and SD, or median and quartiles, and the missing values."""
-    x, below = values.to_numpy(float), cohort.suppress_below or 0
-    lost, K = np.isnan(x), cohort.groups.n_groups
-    levels, codes = np.unique(x[~lost], return_inverse=True)
-    each = np.zeros(len(x), dtype=np.intp)
-    each[~lost] = codes
-    # few values, as of a count, can be solved for how many patients have each
-    L = len(levels) if cohort.protection is not None and len(levels) <= FEW_VALUES else 1
-    counts = np.zeros((K, L + 1))
-    np.add.at(counts, (cohort.groups.codes, np.where(lost, L, each if L > 1 else 0)), 1)
-    found = _protection(cohort, counts)
-    whole = np.ones(L + 1)
-    whole[L] = 0
-    masks = _masks(found, member, whole, np.ones(L + 1))[0]
-    if cohort.protection is not None and found is not None:
-        # without its number of values a mean gives no sum away
+    x, below = found.values.to_numpy(float), cohort.suppress_below or 0
+    lost, L = np.isnan(x), found.size - 1
+    known = np.arange(found.size) < L
+    masks = found.masks(member, known.astype(np.float64))
+    if cohort.protection is not None:
         n = cohort.protection.masks(member, KINDS["n"])
-        masks = np.where(masks == SMALL, SMALL, n).astype(np.int8)
-        telling = _telling(cohort, name, member, each, lost, len(levels))
-        for kind in np.eye(L + 1)[: L if L > 1 else 0]:
+        masks = np.where(masks == 0, n, masks)
+        telling = _telling(cohort, name, member, x, lost)
+        for kind in np.eye(found.size)[: L if L > 1 else 0]:
             telling |= found.masks(member, kind) > 0
+        if median:
+            values = member @ found.counts(cohort)[:, :L].sum(axis=1)
+            telling |= values < _BEYOND * below
         masks = np.where((masks == 0) & telling, REVEALING, masks).astype(np.int8)
     unit = int(np.frexp(np.abs(x[~lost]).max(initial=0.0))[1])
     x = np.ldexp(x, -unit)  # no square overflows
@@ -309,23 +440,19 @@ def _numeric(
         name, "", kind, groups, below, masks,
         centre=stats[0], spread_low=low, spread_high=high, smd=smd,
     )  # fmt: skip
-    return rows + _missing(name, counts, found, member, groups, below)
+    return rows + _missing(cohort, name, found, member, groups)
 
 
 def _telling(
-    cohort: Cohort,
-    name: str,
-    member: Array,
-    codes: NDArray[np.intp],
-    lost: NDArray[np.bool_],
-    n_levels: int,
+    cohort: Cohort, name: str, member: Array, x: Array, lost: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """Groups that have few of the column's values, some of them in few patients."""
     assert cohort.protection is not None
     below, hidden = cohort.protection.below, np.zeros(len(member), dtype=bool)
+    levels, codes = np.unique(np.where(lost, 0.0, x), return_inverse=True)
     for j, target in enumerate(member):
         inside = (target[cohort.groups.codes] > 0) & ~lost
-        n = np.bincount(codes[inside], minlength=n_levels)
+        n = np.bincount(codes[inside], minlength=len(levels))
         n = n[n > 0]
         hidden[j] = len(n) <= FEW_VALUES and bool((n < below).any())
     if name == cohort.score_name:  # as the mean score of a performance
@@ -335,19 +462,14 @@ def _telling(
 
 
 def _missing(
-    name: str,
-    counts: Array,
-    found: Protection | None,
-    member: Array,
-    groups: Sequence[str],
-    below: int,
+    cohort: Cohort, name: str, found: _Counted, member: Array, groups: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """A line for missing values, if there are any; they are in the last column of the counts."""
+    """A line for missing values, if there are any."""
+    counts, below = found.counts(cohort), cohort.suppress_below or 0
     if not counts[:, -1].any():
         return []
-    kind = np.zeros(counts.shape[1])
-    kind[-1] = 1
-    masks, of_share = _masks(found, member, kind, np.ones(len(kind)))
+    kind = np.eye(found.size)[-1]
+    masks, of_share = found.masks(member, kind), found.rate_masks(member, kind, np.ones(len(kind)))
     count, n = member @ counts[:, -1], member @ counts.sum(axis=1)
     share = np.where((n > 0) & (of_share == 0), count / np.maximum(n, 1), np.nan)
     shown = written(count, masks, below)
@@ -356,41 +478,25 @@ def _missing(
 
 def _categories(
     cohort: Cohort,
-    declared: Declared,
     name: str,
-    values: pd.Series,
+    found: _Counted,
     member: Array,
     groups: Sequence[str],
     differences: bool,
 ) -> list[dict[str, Any]]:
     """Numbers and shares of the levels; of two levels of a number only the higher."""
-    below, K = cohort.suppress_below or 0, cohort.groups.n_groups
-    found = pd.Categorical(values)
-    levels, codes = list(found.categories), np.asarray(found.codes)
-    if len(levels) > MOST_LEVELS:
-        raise DataError(
-            f"covariate {name!r} has {len(levels)} levels, more than {MOST_LEVELS}. Merge levels, "
-            "or leave it out."
-        )
-    L = len(levels)
-    counts = np.zeros((K, L + 1))
-    np.add.at(counts, (cohort.groups.codes, np.where(codes < 0, L, codes)), 1)
-    lost = bool(counts[:, -1].any())
-    used = counts if lost else counts[:, :-1]
-    protection = _protection(cohort, used)
-    number = pd.api.types.is_numeric_dtype(values)
-    names = [f"{v:g}" if number else str(v) for v in levels]
-    whole = np.ones(used.shape[1])
-    whole[L:] = 0
+    below, L, counts = cohort.suppress_below or 0, found.size - 1, found.counts(cohort)
+    number = pd.api.types.is_numeric_dtype(found.values)
+    names = [f"{v:g}" if number else str(v) for v in found.levels]
+    whole = (np.arange(found.size) < L).astype(np.float64)
     known = member @ counts[:, :L].sum(axis=1)
     smd = np.full(len(member), np.nan)
     if differences:
-        smd[:] = _category_difference(member[1:] @ counts[:, :L], protection, member[1:], whole)
+        smd[:] = _category_difference(member[1:] @ counts[:, :L], found, member[1:], whole)
     rows: list[dict[str, Any]] = []
     for k in [L - 1] if number and L == 2 else range(L):
-        kind = np.zeros(used.shape[1])
-        kind[k] = 1
-        masks, of_share = _masks(protection, member, kind, whole)
+        kind = np.eye(found.size)[k]
+        masks, of_share = found.masks(member, kind), found.rate_masks(member, kind, whole)
         role = _role_masks(cohort, name, member)
         if role is not None and L == 2:  # as in all other results
             masks = of_share = role
@@ -400,7 +506,7 @@ def _categories(
             name, names[k], "n (%)", groups, below, masks,
             count=written(count, masks, below), share=share, smd=smd,
         )  # fmt: skip
-    return rows + (_missing(name, used, protection, member, groups, below) if lost else [])
+    return rows + _missing(cohort, name, found, member, groups)
 
 
 def _role_masks(cohort: Cohort, name: str, member: Array) -> Masks | None:
@@ -417,14 +523,12 @@ def _role_masks(cohort: Cohort, name: str, member: Array) -> Masks | None:
     return None
 
 
-def _category_difference(
-    counts: Array, found: Protection | None, member: Array, whole: Array
-) -> float:
+def _category_difference(counts: Array, found: _Counted, member: Array, whole: Array) -> float:
     """Largest standardised difference of the shares, over groups of which all are shown."""
     stats = []
     for j, row in enumerate(counts):
         total = row.sum()
-        hidden = found is not None and any(
+        hidden = any(
             found.rate_masks(member[j : j + 1], np.eye(len(whole))[k], whole)[0] > 0
             for k in range(counts.shape[1])
         )

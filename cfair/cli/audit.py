@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cfair.cli.flags import Parser, add_inference, add_out, add_page, add_plots
 from cfair.cli.run import Asked, run
+from cfair.cli.settings import check_target, written
 from cfair.cli.table import ask_about_na, column_names, read_table, value_written
 
 if TYPE_CHECKING:
@@ -60,6 +61,11 @@ _COLUMNS: dict[str, tuple[str, dict[str, Any]]] = {
         "written",
         {"type": int, "metavar": "N"},
     ),
+    "round-counts-to": (
+        "disclosure control: round counts to multiples, such as 5, and compute all from these; "
+        "neither score quality nor --propensity, which need the rows",
+        {"type": int, "metavar": "N"},
+    ),
 }
 _COUNTERFACTUAL: dict[str, tuple[str, dict[str, Any]]] = {
     "propensity": (
@@ -102,6 +108,10 @@ def add_flags(parser: Parser) -> None:
         help="options in a .yaml or .toml file, named as here, without the dashes; those on the "
         "command line win",
     )  # fmt: skip
+    parser.add_argument(
+        "--write-settings", type=Path, metavar="FILE",
+        help="write the options of this call to a .yaml or .toml file, which --settings reads",
+    )  # fmt: skip
     _add(parser.add_argument_group("the table"), _COLUMNS)
     _add(parser.add_argument_group("rates had nobody been treated"), _COUNTERFACTUAL)
     _add(parser.add_argument_group("comparisons"), _COMPARISONS)
@@ -112,6 +122,7 @@ def add_flags(parser: Parser) -> None:
     add_page(output)
     output.add_argument("--title", metavar="TEXT", help="title of the report")
     output.add_argument("--question", metavar="TEXT", help="what the report is to answer")
+    parser.set_defaults(flags=parser.flags)
 
 
 def _add(group: Any, flags: dict[str, tuple[str, dict[str, Any]]]) -> None:
@@ -122,6 +133,8 @@ def _add(group: Any, flags: dict[str, tuple[str, dict[str, Any]]]) -> None:
 def command(arguments: argparse.Namespace) -> None:
     """Audit a file."""
     _check(arguments)
+    given, target = dict(vars(arguments)), arguments.write_settings
+    check_target(target)
     table = read_table(arguments.file, arguments.na, text=column_names(arguments.groups))
     arguments.groups = column_names(arguments.groups, list(table.columns))
     _refuse_bare_na(table, arguments)
@@ -143,7 +156,11 @@ def command(arguments: argparse.Namespace) -> None:
         missing=arguments.missing,
         min_group_size=arguments.min_group_size,
         suppress_below=arguments.suppress_below,
+        round_counts_to=arguments.round_counts_to,
     )
+    if target is not None:
+        target.write_text(written(target, given, arguments.flags), encoding="utf-8")
+        print(f"\nThe options of this call: {target}")
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -161,6 +178,11 @@ def _check(arguments: argparse.Namespace) -> None:
             said = " and ".join([", ".join(flags[:-1]), flags[-1]] if len(flags) > 1 else flags)
             it = "it needs" if len(flags) == 1 else "they need"
             raise ValueError(f"{said} {why}; {it} --{wanted}{value}.")
+    if arguments.round_counts_to is not None and arguments.propensity is not None:
+        raise ValueError(
+            "--propensity needs the rows, and with --round-counts-to there are only rounded "
+            "counts. Take --suppress-below in its place."
+        )
 
 
 def _refuse_bare_na(table: pd.DataFrame, arguments: argparse.Namespace) -> None:

@@ -13,7 +13,7 @@ _OPTIONS = (
     "outcome_event", "treatment_event", "outcome", "score", "cutoff", "prediction", "groups",
     "propensity", "outcome_model", "estimator", "folds", "cluster", "weights", "missing",
     "min_group_size", "level", "n_boot", "n_perm", "bootstrap", "seed", "n_jobs",
-    "suppress_below", "margin", "contrast", "reference",
+    "suppress_below", "round_counts_to", "margin", "contrast", "reference",
 )  # fmt: skip
 
 

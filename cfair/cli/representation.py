@@ -62,6 +62,10 @@ def add_flags(parser: Parser) -> None:
         help="disclosure control: mask counts of fewer rows, such as 11",
     )  # fmt: skip
     parser.add_argument(
+        "--round-counts-to", type=int, metavar="N",
+        help="disclosure control: round counts to multiples, such as 5",
+    )  # fmt: skip
+    parser.add_argument(
         "--denominator", choices=("known", "all"), default="known",
         help="shares of the rows that have all attributes, or of all rows (default: known)",
     )  # fmt: skip
@@ -90,6 +94,7 @@ def command(arguments: argparse.Namespace) -> None:
         level=arguments.level,
         denominator=arguments.denominator,
         suppress_below=arguments.suppress_below,
+        round_counts_to=arguments.round_counts_to,
     )
     print(result)
     if arguments.out is not None:

@@ -93,6 +93,7 @@ def run(table: Any, asked: Asked, **roles: Any) -> None:
     if asked.reference is not None:
         compared_groups(observed.cohort.groups, None, asked.reference)
     scored = roles.get("score") is not None and roles.get("prediction") is None
+    scored = scored and roles.get("round_counts_to") is None  # of counts there is no score
     performance = None
     if scored and (asked.out or asked.html or asked.equivalence):
         performance = audit.performance(level=asked.level)

@@ -1,8 +1,9 @@
-"""Settings files: flags of a command, written down as YAML or TOML."""
+"""Settings files: flags of a command, as YAML or TOML, read and written."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 from cfair.cli.flags import Parser, near
 from cfair.errors import DataError
 
-#: Flags that a file cannot give: it is one itself.
-_NOT_IN_A_FILE = ("help", "settings")
+#: Flags that a file cannot give: they are about a file itself.
+_NOT_IN_A_FILE = ("help", "settings", "write-settings")
+#: What stands between a name and its value, by the suffix of the file.
+_BETWEEN = {".yaml": ":", ".yml": ":", ".toml": " ="}
 
 
 def with_settings(arguments: Sequence[str], parser: Parser) -> list[str]:
@@ -41,6 +44,61 @@ def with_settings(arguments: Sequence[str], parser: Parser) -> list[str]:
         return list(arguments)
     given = {text.split("=")[0].lstrip("-") for text in arguments if text.startswith("--")}
     return [*arguments, *_as_arguments(path, _read(path), parser, given)]
+
+
+def check_target(path: Path | None) -> None:
+    """Refuse a name that no settings file can have, before any work.
+
+    Parameters
+    ----------
+    path : Path or None
+
+    Raises
+    ------
+    DataError
+    """
+    if path is None:
+        return
+    if path.suffix.lower() not in _BETWEEN:
+        raise DataError(f"--write-settings {str(path)!r} must end in .yaml, .yml or .toml.")
+    if not path.parent.is_dir():
+        raise DataError(f"--write-settings: there is no folder {str(path.parent)!r}.")
+
+
+def written(path: Path, arguments: Mapping[str, Any], flags: Mapping[str, argparse.Action]) -> str:
+    """The settings of a call, as `with_settings` reads them from a file of this name.
+
+    Parameters
+    ----------
+    path : Path
+    arguments : mapping of str to object
+        What was given, by destination. Defaults are left out.
+    flags : mapping of str to argparse.Action
+        Of the command, by name.
+
+    Returns
+    -------
+    str
+        A line for each flag. Strings stand in quotes as in JSON, which both languages read.
+    """
+    lines = []
+    for name, flag in flags.items():
+        value = arguments.get(flag.dest)
+        if name in _NOT_IN_A_FILE or value == flag.default:
+            continue
+        value = True if flag.nargs == 0 else value
+        lines.append(f"{name}{_BETWEEN[path.suffix.lower()]} {_as_text(value)}\n")
+    return "".join(lines)
+
+
+def _as_text(value: Any) -> str:
+    """A value in JSON; text as it is typed, so that "yes" and "007" stay what they are."""
+    if isinstance(value, Path):
+        value = str(value)
+    return "".join(
+        c if c.isprintable() else f"\\u{ord(c):04x}" if ord(c) < 0x10000 else f"\\U{ord(c):08x}"
+        for c in json.dumps(value, ensure_ascii=False)
+    )
 
 
 def _as_arguments(

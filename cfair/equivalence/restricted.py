@@ -84,4 +84,5 @@ def _by_difference(x1: Array, n1: Array, x2: Array, n2: Array, d: Array) -> Arra
     cosine = np.where(p != 0, q / p**3, 1.0)
     angle = (np.pi + np.arccos(np.clip(cosine, -1, 1))) / 3  # rounding passes 1 on the boundary
     root = 2 * p * np.cos(angle) - c2
-    return np.clip(root, np.maximum(0.0, -d), np.minimum(1.0, 1 - d))
+    # minimum and maximum: bounds that are NaN are none to an older numpy's clip
+    return np.minimum(np.maximum(root, np.maximum(0.0, -d)), np.minimum(1.0, 1 - d))

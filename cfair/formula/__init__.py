@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from cfair.formula.design import Design, build_design
+from cfair.formula.design import MAX_LEVELS, Design, build_design, build_design_by_batches
 from cfair.formula.reading import Formula, parse_formula
 from cfair.formula.split import AttributeSplit, split_design
 
 __all__ = [
+    "MAX_LEVELS",
     "AttributeSplit",
     "Design",
     "Formula",
     "build_design",
+    "build_design_by_batches",
     "parse_formula",
     "split_design",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +21,7 @@ from patsy.eval import VarLookupDict
 from patsy.origin import Origin
 
 from cfair.columns import formula_column
-from cfair.errors import DataError
+from cfair.errors import CfairError, DataError
 from cfair.formula.allowed import FUNCTIONS
 from cfair.formula.reading import Formula
 from cfair.frame import plain_column, show_some
@@ -107,23 +107,90 @@ def build_design(formula: Formula, data: pd.DataFrame) -> Design:
     if len(data) == 0:
         raise formula.error("the data have no rows. Check what was left out before.")
     values = {column: _read_first(formula, data, column) for column in formula.columns}
+    arrays = _by_placeholder(formula, values)
+    info = _prepared(formula, values, lambda: iter([arrays]), len(data))
+    matrix = evaluate(formula, info, values, len(data))
+    return _design(formula, info, matrix, values)
+
+
+def build_design_by_batches(
+    formula: Formula,
+    levels: Mapping[str, Any],
+    batches: Callable[[], Iterable[pd.DataFrame]],
+) -> Design:
+    """Build the design of a formula on rows that come in batches; its matrix has no rows.
+
+    `Design.transform` gives the matrix of a batch. Centres, scales, knots and levels are those of
+    all rows together, found by patsy in as many passes as its transforms need; none, if there are
+    no transforms. Knots of splines need all values of their column at once.
+
+    Parameters
+    ----------
+    formula : Formula
+        From `parse_formula`.
+    levels : mapping of str to Categorical or array
+        By column, a Categorical of all its levels, or an array of its type.
+    batches : callable
+        Gives the batches anew at each call: rows without missing values in the columns of the
+        formula.
+
+    Returns
+    -------
+    Design
+
+    Examples
+    --------
+    >>> from cfair.formula import parse_formula
+    >>> formula = parse_formula("~ center(age) + sex", ["age", "sex"])
+    >>> data = pd.DataFrame({"age": [61, 58, 70], "sex": ["F", "M", "F"]})
+    >>> levels = {"sex": pd.Categorical(["F", "M"]), "age": np.zeros(1)}
+    >>> design = build_design_by_batches(formula, levels, lambda: [data[:2], data[2:]])
+    >>> design.transform(data).tolist()
+    [[1.0, 0.0, -2.0], [1.0, 1.0, -5.0], [1.0, 0.0, 7.0]]
+    """
+    for name, value in levels.items():
+        if isinstance(value, pd.Categorical):
+            try:
+                _check_levels(len(value.categories))
+            except _Refused as error:
+                raise formula.error(f"column {name!r}: {error}") from None
+
+    def chunks() -> Iterator[dict[str, Any]]:
+        for data in batches():
+            values = {c: read_again(formula, data, c, levels[c]) for c in formula.columns}
+            yield _by_placeholder(formula, values)
+
+    info = _prepared(formula, levels, chunks, 0)
+    return _design(formula, info, np.empty((0, len(info.column_names))), levels)
+
+
+def _prepared(
+    formula: Formula,
+    values: Mapping[str, Any],
+    chunks: Callable[[], Iterator[dict[str, Any]]],
+    n_rows: int,
+) -> Any:
+    """The design as patsy has it, with transforms fitted to the chunks."""
     _check_width(formula, values)
     terms = [patsy.INTERCEPT] if formula.intercept else []
     terms += [patsy.Term([_factor(code) for code in codes]) for codes in formula.codes]
-    arrays = _by_placeholder(formula, values)
     with _explained(formula):
-        info = patsy.design_matrix_builders(
-            [terms], lambda: iter([arrays]), _Closed([_ENVIRONMENT]), _KEEP_ALL
-        )[0]
+        info = patsy.design_matrix_builders([terms], chunks, _Closed([_ENVIRONMENT]), _KEEP_ALL)[0]
     n_columns = len(info.column_names)
     if n_columns == 0:
         raise formula.error("it has no terms at all. Write '~ 1' for an intercept alone.")
-    if n_columns > MAX_DESIGN_COLUMNS or len(data) * n_columns * 8 > 2**34:
+    if n_columns > MAX_DESIGN_COLUMNS or n_rows * n_columns * 8 > 2**34:
+        rows = f" and {n_rows:,} rows" * bool(n_rows)
         raise formula.error(
-            f"its matrix has {n_columns:,} columns and {len(data):,} rows, which is too large. "
+            f"its matrix has {n_columns:,} columns{rows}, which is too large. "
             f"Group levels, or leave out interactions."
         )
-    matrix = evaluate(formula, info, values, len(data))
+    return info
+
+
+def _design(
+    formula: Formula, info: Any, matrix: NDArray[np.float64], values: Mapping[str, Any]
+) -> Design:
     names = tuple(formula.show(name) for name in info.column_names)
     if len(set(names)) < len(names):  # a column called 'a:b' beside the interaction of a and b
         names = tuple(formula.show(name, quote=True) for name in info.column_names)
@@ -232,26 +299,28 @@ class _Categories:
     def __init__(self) -> None:
         self._levels: tuple[Any, ...] = ()
         self._ordered = False
+        self._found: set[Any] = set()
 
     def memorize_chunk(self, data: Any, contrast: Any = None, levels: Any = None) -> None:
         if np.ndim(data) != 1:
             raise _Refused("C() takes one column.")
         codes, uniques = codes_of(data)
-        found = [uniques[code] for code in np.unique(codes)]
-        _check_levels(len(found))
-        if isinstance(data, pd.Categorical):
-            self._ordered = bool(data.ordered)
-        elif data.dtype.kind == "b":
-            found = [False, True]
-        else:
-            found = sorted(found)
+        self._found.update(uniques[code] for code in np.unique(codes))
+        _check_levels(len(self._found))
         if levels is not None:
             _with_levels(data, tuple(levels))
-            found = [level for level in levels if level in found]
-        self._levels = tuple(found)
+            order = list(levels)
+        elif isinstance(data, pd.Categorical):
+            order = uniques
+        else:
+            order = [False, True] if data.dtype.kind == "b" else sorted(self._found)
+        if isinstance(data, pd.Categorical):
+            self._ordered = bool(data.ordered)
+        fixed = levels is None and not isinstance(data, pd.Categorical)
+        self._levels = tuple(v for v in order if fixed or v in self._found)
 
     def memorize_finish(self) -> None:
-        """Nothing is left to do: all rows come in one piece."""
+        """Nothing is left to do: the levels are those of the chunks so far."""
 
     def transform(self, data: Any, contrast: Any = None, levels: Any = None) -> pd.Categorical:
         values: Any = _with_levels(data, self._levels, self._ordered)
@@ -262,13 +331,24 @@ class _Categories:
 class _Standardize:
     """standardize() and scale() in place of patsy's, which loops over rows."""
 
+    def __init__(self) -> None:
+        self._n = 0
+        self._mean: Any = 0.0
+        self._squares: Any = 0.0
+
     def memorize_chunk(self, x: Any, center: Any = 1, rescale: Any = 1, ddof: int = 0) -> None:
         values = np.asarray(x, dtype=np.float64)
-        self._mean = values.mean(axis=0)
-        self._scale = np.sqrt(np.square(values - self._mean).sum(axis=0) / (len(values) - ddof))
+        before, n = self._n, len(values)
+        self._n = before + n
+        mean = values.mean(axis=0)
+        away = mean - self._mean  # Chan, Golub and LeVeque (1983): squares about the common mean
+        self._squares += np.square(values - mean).sum(axis=0)
+        self._squares += np.square(away) * (before * n / self._n)
+        self._mean = self._mean + away * (n / self._n)
+        self._scale = np.sqrt(self._squares / (self._n - ddof))
 
     def memorize_finish(self) -> None:
-        """Nothing is left to do: all rows come in one piece."""
+        """Nothing is left to do: the moments are those of the chunks so far."""
 
     def transform(self, x: Any, center: Any = 1, rescale: Any = 1, ddof: int = 0) -> Any:
         centred = np.asarray(x, dtype=np.float64) - (self._mean if center else 0)
@@ -348,6 +428,8 @@ def _explained(formula: Formula) -> Iterator[None]:
     try:
         with np.errstate(all="ignore"):
             yield
+    except CfairError:
+        raise  # of the rows, where they are read by batches; it has said what is wrong
     except Exception as error:
         origin = getattr(error, "origin", None)
         cause = error.__cause__ or error

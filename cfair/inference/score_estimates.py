@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -335,7 +335,7 @@ class BinnedError(ScoreEstimates):
     ScoreEstimates : the other attributes.
     """
 
-    _bins: Bins | None = None
+    _bins: Bins | None = field(default=None, repr=False)
 
     @property
     def bins(self) -> Bins:

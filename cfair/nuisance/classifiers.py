@@ -115,17 +115,18 @@ def _find_weight_argument(estimator: Any) -> str | None:
         return found and f"{last}__{found}"
     if not hasattr(estimator, "fit"):
         return None
+    # A vote hands weights on to all of its parts, whatever its own fit() says.
+    named = getattr(estimator, "estimators", None)
+    if isinstance(named, list) and named and all(isinstance(pair, tuple) for pair in named):
+        together = {_find_weight_argument(part) for _, part in named if not isinstance(part, str)}
+        return "sample_weight" if together == {"sample_weight"} else None
     parameters = inspect.signature(estimator.fit).parameters
     if "sample_weight" in parameters:
         return "sample_weight"
-    if all(p.kind is not p.VAR_KEYWORD for p in parameters.values()):
-        return None
-    # What hands its arguments on: a search to its estimator, a vote to all of them.
-    if hasattr(estimator, "estimator"):
-        return _find_weight_argument(estimator.estimator)
-    parts = [part for _, part in getattr(estimator, "estimators", []) if not isinstance(part, str)]
-    together = {_find_weight_argument(part) for part in parts}
-    return "sample_weight" if together == {"sample_weight"} else None
+    # A search hands its arguments on to its estimator.
+    passed_on = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    inner = getattr(estimator, "estimator", None)
+    return _find_weight_argument(inner) if passed_on and inner is not None else None
 
 
 def probabilities(model: Any, X: Array, n_classes: int, where: str) -> Array:

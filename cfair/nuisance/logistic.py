@@ -8,6 +8,7 @@ does, and says which columns separate the two outcomes instead of returning a la
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,16 +149,35 @@ def fit_logistic(
     kept = independent_columns(X)
     Z = X if kept.all() else np.ascontiguousarray(X[:, kept])
     beta = _starting_values(Z, d, weights) if start is None else np.asarray(start, float)[kept]
-    beta, state = _newton(Z, d, weights, beta, max_iter)
+    beta, state = newton(_InMemory(Z, d, weights), beta, max_iter)
+    return fitted_logistic(beta, kept, state, expit(Z @ beta))
 
-    coef = np.full(X.shape[1], np.nan)
+
+def fitted_logistic(
+    beta: Array, kept: NDArray[np.bool_], state: NewtonState, fitted: Array
+) -> LogisticFit:
+    """What `newton` found, with the columns that were left out in their places.
+
+    Parameters
+    ----------
+    beta : (q,) array
+    kept : (p,) array of bool
+    state : NewtonState
+    fitted : (n,) array
+        Probabilities of the rows, if they are wanted.
+
+    Returns
+    -------
+    LogisticFit
+    """
+    coef = np.full(len(kept), np.nan)
     coef[kept] = beta
-    separated = np.zeros(X.shape[1], dtype=bool)
+    separated = np.zeros(len(kept), dtype=bool)
     separated[kept] = state.moving
     return LogisticFit(
         coef=coef,
         kept=kept,
-        fitted=expit(Z @ beta),
+        fitted=fitted,
         deviance=state.deviance,
         n_iter=state.n_iter,
         converged=state.converged,
@@ -170,16 +190,70 @@ def fit_logistic(
 def _starting_values(Z: Array, d: Array, weights: Array | None) -> Array:
     """Zero; in large data the fit of a sixteenth of the rows, which spares three passes of five."""
     zero = np.zeros(Z.shape[1])
-    if len(d) < _WARM_FROM:
+    if not starts_from_part(len(d)):
         return zero
     some = slice(None, None, 16)
     part = np.ascontiguousarray(Z[some])
-    beta, state = _newton(part, d[some], None if weights is None else weights[some], zero, 15)
+    return start_from(part, d[some], None if weights is None else weights[some])
+
+
+def starts_from_part(n: int) -> bool:
+    """Whether there are so many rows that a fit of some of them is a start that pays."""
+    return n >= _WARM_FROM
+
+
+def start_from(Z: Array, d: Array, weights: Array | None = None) -> Array:
+    """Coefficients from a part of the rows to start from; 0 where these have no proper fit.
+
+    Parameters
+    ----------
+    Z : (m, q) array
+    d : (m,) array of 0 and 1
+    weights : (m,) array, optional
+
+    Returns
+    -------
+    (q,) array
+    """
+    zero = np.zeros(Z.shape[1])
+    beta, state = newton(_InMemory(Z, d, weights), zero, 15)
     return zero if state.moving.any() or not state.converged else beta
 
 
+class FitRows(Protocol):
+    """Rows that a logistic regression is fitted to, wherever they are."""
+
+    def sweep(self, beta: Array) -> tuple[float, Array, Array]:
+        """Deviance, score and information, as `sweep` has them."""
+
+    def shift(self, step: Array) -> float:
+        """How far a step moves the linear predictor of some row; a bound if that is small."""
+
+    def largest(self) -> Array:
+        """Largest absolute value of each column."""
+
+
+@dataclass(frozen=True, eq=False)
+class _InMemory:
+    Z: Array
+    d: Array
+    weights: Array | None
+
+    def sweep(self, beta: Array) -> tuple[float, Array, Array]:
+        return sweep(self.Z, self.d, self.weights, beta)
+
+    def shift(self, step: Array) -> float:
+        return float(np.max(np.abs(self.Z @ step), initial=0.0))
+
+    def largest(self) -> Array:
+        found: Array = np.max(np.abs(self.Z), axis=0, initial=0.0)
+        return found
+
+
 @dataclass(frozen=True)
-class _NewtonState:
+class NewtonState:
+    """How Newton's method ended; see `LogisticFit`."""
+
     deviance: float
     n_iter: int
     converged: bool
@@ -188,10 +262,27 @@ class _NewtonState:
     information: Array
 
 
-def _newton(
-    Z: Array, d: Array, weights: Array | None, beta: Array, max_iter: int
-) -> tuple[Array, _NewtonState]:
-    deviance, score, hessian = sweep(Z, d, weights, beta)
+def newton(rows: FitRows, beta: Array, max_iter: int = 60) -> tuple[Array, NewtonState]:
+    """Newton's method from a start, until the decrement is a rounding error.
+
+    Parameters
+    ----------
+    rows : FitRows
+        With columns of full rank.
+    beta : (q,) array
+    max_iter : int, default 60
+
+    Returns
+    -------
+    beta : (q,) array
+    state : NewtonState
+
+    Raises
+    ------
+    ConvergenceError
+        If the likelihood is not finite at the start.
+    """
+    deviance, score, hessian = rows.sweep(beta)
     if not np.isfinite(deviance):
         raise ConvergenceError("the likelihood is not finite at the starting values")
     step = np.zeros_like(beta)
@@ -203,7 +294,7 @@ def _newton(
         decrement = float(score @ step)
         converged = decrement < _DECREMENT
         n_iter += 1
-        shift = _shift(Z, step) if decrement < STOPPED else None
+        shift = rows.shift(step) if decrement < STOPPED else None
         if shift is not None and shift > MOVING:
             converged = True  # separated: another step would follow rounding errors
             break
@@ -211,21 +302,21 @@ def _newton(
             beta = beta + step  # too small to need another pass over the rows
             break
         new = beta + step
-        deviance_new, score_new, hessian_new = sweep(Z, d, weights, new)
+        deviance_new, score_new, hessian_new = rows.sweep(new)
         halvings = 0
         # A full step from a poor start can overshoot; half of it never makes things worse for long.
         while deviance_new > deviance * (1 + 1e-9) + 1e-9 and halvings < 20:
             step = step / 2
             halvings += 1
             new = beta + step
-            deviance_new, score_new, hessian_new = sweep(Z, d, weights, new)
+            deviance_new, score_new, hessian_new = rows.sweep(new)
         beta, deviance, score, hessian = new, deviance_new, score_new, hessian_new
     # At a proper maximum the last step moves nothing. Under separation the likelihood has stopped
     # while every step still shifts the linear predictor by about one.
     moving = np.zeros(len(step), dtype=bool)
-    if (_shift(Z, step) if shift is None else shift) > MOVING:
-        moving = np.abs(step) * np.max(np.abs(Z), axis=0, initial=0.0) > MOVING
-    return beta, _NewtonState(
+    if (rows.shift(step) if shift is None else shift) > MOVING:
+        moving = np.abs(step) * rows.largest() > MOVING
+    return beta, NewtonState(
         deviance=deviance,
         n_iter=n_iter,
         converged=converged,
@@ -233,11 +324,6 @@ def _newton(
         score_norm=float(np.max(np.abs(score), initial=0.0)),
         information=hessian,
     )
-
-
-def _shift(Z: Array, step: Array) -> float:
-    """How far a step moves the linear predictor of some row."""
-    return float(np.max(np.abs(Z @ step), initial=0.0))
 
 
 def sweep(
@@ -326,9 +412,24 @@ def independent_columns(X: Array) -> NDArray[np.bool_]:
     (p,) bool array
     """
     n, p = X.shape
-    if p == 0 or (n >= p and _clearly_independent(X)):
+    if p == 0 or (n >= p and clearly_independent(gram_matrix(X))):
         return np.ones(p, dtype=bool)
-    R = _triangular_factor(X)
+    return independent_in(triangular_factor(X), n)
+
+
+def independent_in(R: Array, n: int) -> NDArray[np.bool_]:
+    """The same from the triangular factor of n rows.
+
+    Parameters
+    ----------
+    R : (r, p) array
+    n : int
+
+    Returns
+    -------
+    (p,) bool array
+    """
+    p = R.shape[1]
     kept: list[int] = []
     basis = np.zeros((R.shape[0], 0))
     for j in range(p):
@@ -345,12 +446,35 @@ def independent_columns(X: Array) -> NDArray[np.bool_]:
     return mask
 
 
-def _clearly_independent(X: Array) -> bool:
-    """Cheap proof of full rank from the cross product; False only means that it is not proven."""
+def gram_matrix(X: Array) -> Array:
+    """Cross product of the columns, by blocks of rows.
+
+    Parameters
+    ----------
+    X : (n, p) array
+
+    Returns
+    -------
+    (p, p) array
+    """
     gram = np.zeros((X.shape[1], X.shape[1]))
     for first in range(0, X.shape[0], _BLOCK):
         block = X[first : first + _BLOCK]
         gram += block.T @ block
+    return gram
+
+
+def clearly_independent(gram: Array) -> bool:
+    """Cheap proof of full rank from the cross product; False only means that it is not proven.
+
+    Parameters
+    ----------
+    gram : (p, p) array
+
+    Returns
+    -------
+    bool
+    """
     scale = np.sqrt(np.diag(gram))
     if not np.all(scale > 0):
         return False
@@ -358,9 +482,20 @@ def _clearly_independent(X: Array) -> bool:
     return bool(smallest > 1e-9)
 
 
-def _triangular_factor(X: Array) -> Array:
-    """R of a QR decomposition, by blocks of rows."""
-    R: Array = np.zeros((0, X.shape[1]))
+def triangular_factor(X: Array, above: Array | None = None) -> Array:
+    """R of a QR decomposition, by blocks of rows.
+
+    Parameters
+    ----------
+    X : (n, p) array
+    above : (r, p) array, optional
+        That of the rows before these.
+
+    Returns
+    -------
+    (r, p) array
+    """
+    R: Array = np.zeros((0, X.shape[1])) if above is None else above
     for first in range(0, X.shape[0], _BLOCK):
         R = np.asarray(np.linalg.qr(np.vstack([R, X[first : first + _BLOCK]]), mode="r"))
     return R

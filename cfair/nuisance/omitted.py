@@ -44,6 +44,9 @@ def omitted_call(propensity: Propensity, cohort: Cohort) -> Omitted | None:
     -------
     Omitted or None
     """
+    if propensity.cells is not None:
+        call = np.tile([0.0, 1.0], cohort.groups.n_groups)[:, None]
+        return _from_sums(cohort.rule, propensity, call)
     return _omitted(cohort.rule, propensity, cohort, cohort.s[:, None].astype(np.float64))
 
 
@@ -61,10 +64,24 @@ def omitted_groups(propensity: Propensity, cohort: Cohort) -> Omitted | None:
     """
     from scipy.sparse import csr_matrix
 
+    if propensity.cells is not None:
+        filled = np.eye(cohort.groups.n_groups)[:, cohort.groups.sizes > 0][:, 1:]
+        return _from_sums("the groups", propensity, np.repeat(filled, 2, axis=0))
     labels, codes = np.unique(cohort.groups.codes, return_inverse=True)
     n = cohort.n_used
     dummies = csr_matrix((np.ones(n), (np.arange(n), codes)), shape=(n, len(labels)))[:, 1:]
     return _omitted("the groups", propensity, cohort, dummies)
+
+
+def _from_sums(what: str, propensity: Propensity, columns: Array) -> Omitted | None:
+    """Score test of columns that depend on the cell (group, call) alone, (2K, m)."""
+    cells, fit = propensity.cells, propensity.fit
+    assert cells is not None
+    assert fit is not None
+    cross, total = cells.slope.T @ columns, (columns.T * cells.variance) @ columns
+    basis = _basis(cross, total, solve_information(fit.information, cross))
+    chi2, df, p = _chi_squared(basis.T @ (columns.T @ cells.residual))
+    return Omitted(what, chi2, df, p) if df else None
 
 
 def _omitted(what: str, propensity: Propensity, cohort: Cohort, columns: Any) -> Omitted | None:
@@ -118,7 +135,6 @@ def score_test(
     (1992). On generalized score tests. The American Statistician 46, 327-333.
     """
     from scipy.sparse import csr_matrix
-    from scipy.special import chdtrc
 
     columns = csr_matrix(added)
     residual, variance = outcome - fit.fitted, fit.fitted * (1 - fit.fitted)
@@ -127,12 +143,9 @@ def score_test(
     score = columns.T @ residual
     cross, total = _cross_products(columns, X, variance)
     slope = solve_information(fit.information, cross)
-    schur = total - cross.T @ slope
-    values, vectors = np.linalg.eigh((schur + schur.T) / 2)
-    keep = values > 1e-8 * max(float(np.trace(total)), 1e-300)
-    basis = vectors[:, keep] / np.sqrt(values[keep])
+    basis = _basis(cross, total, slope)
     projected = basis.T @ score
-    if weights is not None and keep.any():
+    if weights is not None and basis.size:
         cross, total = _cross_products(columns, X, residual**2)
         root = X * residual[:, None]
         crossed = slope.T @ cross
@@ -140,7 +153,22 @@ def score_test(
         values, vectors = np.linalg.eigh(basis.T @ meat @ basis)
         keep = values > 1e-8 * values[-1]
         projected = (vectors[:, keep].T @ projected) / np.sqrt(values[keep])
-    df = int(np.count_nonzero(keep))
+    return _chi_squared(projected)
+
+
+def _basis(cross: Array, total: Array, slope: Array) -> Array:
+    """Combinations of the added columns that add something, with unit variance of their scores."""
+    schur = total - cross.T @ slope
+    values, vectors = np.linalg.eigh((schur + schur.T) / 2)
+    keep = values > 1e-8 * max(float(np.trace(total)), 1e-300)
+    basis: Array = vectors[:, keep] / np.sqrt(values[keep])
+    return basis
+
+
+def _chi_squared(projected: Array) -> tuple[float, int, float]:
+    from scipy.special import chdtrc
+
+    df = len(projected)
     if df == 0:
         return 0.0, 0, np.nan
     chi2 = float(np.sum(projected**2))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,12 +13,16 @@ from numpy.typing import NDArray
 from cfair.cohort import Cohort
 from cfair.estimators.confusion import ratio
 from cfair.estimators.ipw import ipw_weights
+from cfair.groups import Groups
 from cfair.nuisance.propensity import Propensity
 
 Array = NDArray[np.float64]
 
-_QUANTILES = {"min": 0.0, "q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95,
+QUANTILES = {"min": 0.0, "q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95,
               "max": 1.0}  # fmt: skip
+
+
+_BALANCE = ["term", "mean_all", "mean_untreated", "mean_weighted", "smd_before", "smd_after"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -104,15 +110,48 @@ def _propensities(cohort: Cohort, propensity: Propensity) -> pd.DataFrame:
         for arm in (0, 1)
     ]
     parts += [("all", arm, propensity.fitted[cohort.d == arm]) for arm in (0, 1)]
-    rows = []
-    for name, arm, x in parts:
-        row: dict[str, object] = {"group": name, "treated": arm, "n": len(x)}
-        quantiles = np.quantile(x, list(_QUANTILES.values())) if len(x) else [np.nan] * 7
-        row.update(zip(_QUANTILES, quantiles, strict=True))
-        row["truncated_low"] = int(np.count_nonzero(x < low))
-        row["truncated_high"] = int(np.count_nonzero(x > high))
-        rows.append(row)
-    return pd.DataFrame(rows)
+    return pd.DataFrame(
+        arm_row(
+            name,
+            arm,
+            len(x),
+            np.quantile(x, list(QUANTILES.values())) if len(x) else [np.nan] * 7,
+            int(np.count_nonzero(x < low)),
+            int(np.count_nonzero(x > high)),
+        )
+        for name, arm, x in parts
+    )
+
+
+def arm_row(
+    name: str, arm: int, n: int, quantiles: Sequence[float] | Array, low: int, high: int
+) -> dict[str, object]:
+    """A row of `Overlap.propensities`.
+
+    Parameters
+    ----------
+    name : str
+        Of the group.
+    arm : {0, 1}
+    n : int
+        Rows.
+    quantiles : sequence of float
+        Those of `QUANTILES`.
+    low, high : int
+        Rows truncated at each end.
+
+    Returns
+    -------
+    dict
+    """
+    return {
+        "group": name,
+        "treated": arm,
+        "n": int(n),
+        **dict(zip(QUANTILES, quantiles, strict=True)),
+        "truncated_low": int(low),
+        "truncated_high": int(high),
+    }
 
 
 def _effective(cohort: Cohort, propensity: Propensity) -> pd.DataFrame:
@@ -124,6 +163,25 @@ def _effective(cohort: Cohort, propensity: Propensity) -> pd.DataFrame:
     untreated = np.bincount(groups.codes[cohort.d == 0], minlength=groups.n_groups)
     largest = np.zeros(groups.n_groups)
     np.maximum.at(largest, groups.codes, w)
+    return effective_frame(groups, untreated, total, square, largest)
+
+
+def effective_frame(
+    groups: Groups, untreated: Any, total: Any, square: Any, largest: Any
+) -> pd.DataFrame:
+    """`Overlap.effective` from sums by group.
+
+    Parameters
+    ----------
+    groups : Groups
+    untreated : (K,) array of int
+    total, square, largest : (K,) arrays
+        Sum of the weights and of their squares, and the largest one.
+
+    Returns
+    -------
+    pandas.DataFrame
+    """
     effective = np.nan_to_num(ratio(np.asarray(total**2, float), np.asarray(square, float)))
     return pd.DataFrame(
         {
@@ -138,9 +196,8 @@ def _effective(cohort: Cohort, propensity: Propensity) -> pd.DataFrame:
 
 
 def _balance(cohort: Cohort, propensity: Propensity) -> pd.DataFrame:
-    columns = ["term", "mean_all", "mean_untreated", "mean_weighted", "smd_before", "smd_after"]
     if propensity.design is None:
-        return pd.DataFrame(columns=columns)
+        return pd.DataFrame(columns=_BALANCE)
     assert cohort.d is not None
     X, names = propensity.design.matrix, list(propensity.design.names)
     if propensity.matrix is not None and propensity.fit is not None:
@@ -153,6 +210,26 @@ def _balance(cohort: Cohort, propensity: Propensity) -> pd.DataFrame:
     untreated = (cohort.d == 0) * a
     plain = untreated @ X / untreated.sum()
     weighted = w @ X / w.sum()
+    return balance_frame(names, mean, sd, plain, weighted)
+
+
+def balance_frame(
+    names: Sequence[str], mean: Array, sd: Array, plain: Array, weighted: Array
+) -> pd.DataFrame:
+    """`Overlap.balance` from the means of the columns that vary.
+
+    Parameters
+    ----------
+    names : sequence of str
+    mean, sd : (p,) arrays
+        Of all rows.
+    plain, weighted : (p,) arrays
+        Means of the untreated.
+
+    Returns
+    -------
+    pandas.DataFrame
+    """
     varies = sd > 1e-12 * np.maximum(np.abs(mean), 1e-300)
     frame = pd.DataFrame(
         {

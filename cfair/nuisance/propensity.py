@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cfair.cohort import Cohort
 from cfair.errors import DataError
-from cfair.formula import Design, build_design
+from cfair.formula import Design, Formula, build_design
 from cfair.nuisance.binary import BinaryFit, BinaryModel
 from cfair.nuisance.checks import binary_fit_notes, check_probabilities, require_rows
 from cfair.nuisance.crossfit import Folds, require_training_classes
@@ -23,6 +23,23 @@ from cfair.nuisance.order import content_order
 from cfair.nuisance.request import ModelRequest
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreSums:
+    """Sums by cell (group, call), 2K cells, that score tests of adding either are made of.
+
+    Attributes
+    ----------
+    residual, variance : (2K,) arrays
+        Sums of treatment less its probability p, and of p (1 - p).
+    slope : (2K, q) array
+        Sums of p (1 - p) x.
+    """
+
+    residual: Array
+    variance: Array
+    slope: Array
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -54,6 +71,8 @@ class Propensity:
         Of a learner.
     binary : BinaryFit or None
         The fit as replicates make it; None if the probabilities count as known.
+    cells : ScoreSums or None
+        Sums for score tests, where the rows were read by batches and `matrix` is None.
     """
 
     text: str
@@ -70,6 +89,7 @@ class Propensity:
     learner: Any = None
     seed: int = 0
     binary: BinaryFit | None = field(default=None, repr=False)
+    cells: ScoreSums | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         low, high = self.truncation
@@ -167,11 +187,7 @@ def estimate_propensity(
     if request.result is not None:
         check_modelled(request, cohort)
     if request.formula is not None:
-        if cohort.outcome_name in request.formula.columns:
-            raise DataError(
-                f"the propensity formula has the outcome {cohort.outcome_name!r} on its right "
-                "side. Treatment comes before the outcome and cannot follow from it: take it out."
-            )
+        refuse_outcome(request.formula, cohort.outcome_name)
         return _estimated(request, cohort, truncation, folds, seed)
     if request.kind == "column":
         values = cohort.data[request.columns[0]]
@@ -186,6 +202,25 @@ def estimate_propensity(
         "replicates do not refit them"
     )
     return _known(array, cohort, truncation, request.text, None, note)
+
+
+def refuse_outcome(formula: Formula, outcome: str) -> None:
+    """Refuse a propensity that follows from the outcome.
+
+    Parameters
+    ----------
+    formula : Formula
+    outcome : str
+
+    Raises
+    ------
+    DataError
+    """
+    if outcome in formula.columns:
+        raise DataError(
+            f"the propensity formula has the outcome {outcome!r} on its right "
+            "side. Treatment comes before the outcome and cannot follow from it: take it out."
+        )
 
 
 def _estimated(
@@ -332,9 +367,23 @@ def require_finite_weights(cohort: Cohort, propensity: Propensity) -> None:
     DataError
         If the truncated propensity of an untreated row is 1.
     """
-    certain = (cohort.d == 0) & (propensity.pi >= 1)
-    if certain.any():
+    refuse_certain(int(np.count_nonzero((cohort.d == 0) & (propensity.pi >= 1))))
+
+
+def refuse_certain(n: int) -> None:
+    """Refuse so many untreated rows whose truncated propensity is 1.
+
+    Parameters
+    ----------
+    n : int
+
+    Raises
+    ------
+    DataError
+        Unless there are none.
+    """
+    if n:
         raise DataError(
-            f"{int(certain.sum())} untreated rows have a propensity of 1, so their weight is "
+            f"{n} untreated rows have a propensity of 1, so their weight is "
             "infinite. Truncate: truncation=(0.005, 0.995)."
         )

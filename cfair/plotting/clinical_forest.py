@@ -21,34 +21,41 @@ from cfair.plotting.style import GREY, PALETTE, literal
 BAND = "#E3E3E3"
 #: Blanks before a row that stands under a heading.
 _INDENT = "   "
+#: Shapes of the series, so that they are told apart in grey too.
+_SHAPES = ("s", "o", "D", "^")
+#: Part of the height of a row that its series share.
+_SHARED = 0.84
 
 
 @dataclass(frozen=True)
 class Panel:
-    """What the rows of one metric are compared with.
+    """What the rows of one metric are compared with, and the counts that it rests on.
 
     Attributes
     ----------
     metric : str
     label : str
         Name of the metric in print.
-    reference : float
-        Where the line stands; NaN for none.
+    reference : float or sequence of float
+        Where the line stands, for each series; NaN for none.
     band : (float, float) or None
         Ends of the band of the margin.
+    counts : sequence of (str, str)
+        Columns of counts at the left, with their heads.
     """
 
     metric: str
     label: str
-    reference: float = float("nan")
+    reference: float | Sequence[float] = float("nan")
     band: tuple[float, float] | None = None
+    counts: Sequence[tuple[str, str]] = (("n", "n"), ("events", "events"))
 
 
 def plot_clinical_forest(
     frame: pd.DataFrame,
     panels: Sequence[Panel],
     *,
-    counts: Sequence[tuple[str, str]] = (("n", "n"), ("events", "events")),
+    series: Sequence[str] = (),
     level: float = 0.95,
     about: str = "",
     reference: str = "all patients",
@@ -61,13 +68,14 @@ def plot_clinical_forest(
     ----------
     frame : pandas.DataFrame
         A row per metric and group, in the order in which they are drawn: ``metric, section, group,
-        estimate, ci_low, ci_high, n_effective, note`` and the columns of `counts`. A section is
-        printed as a heading where it begins; an empty one has none. A row without an estimate has
-        a hollow mark and its note.
+        estimate, ci_low, ci_high, n_effective, note`` and the columns of counts, in which an empty
+        text stands where a series has no such count. A section is printed as a heading where it
+        begins; an empty one has none. A row without an estimate has a hollow mark and its note.
     panels : sequence of Panel
         The metrics, from top to bottom, on one axis.
-    counts : sequence of (str, str)
-        Columns of counts at the left, with their heads.
+    series : sequence of str, optional
+        What is compared within each row, by name: values of a column ``series`` of the frame. The
+        first has all the rows.
     level : float, default 0.95
         Confidence level of the intervals.
     about : str, optional
@@ -96,50 +104,80 @@ def plot_clinical_forest(
     ['sex', '   F', '   M']
     """
     layout.check_axes(ax)
-    rows = _lines(frame, panels)
-    filled = rows[rows["kind"] == "row"]
-    heads = ["", *(head for _, head in counts)]
-    kinds = rows["kind"].tolist()
-    cells = [
-        [_count(v, kind == "row") for v, kind in zip(rows[column].tolist(), kinds, strict=True)]
-        for column, _ in counts
-    ]
-    room = 0.25 + sum(0.085 * max(map(len, [*texts, head]), default=0) for texts, head in
-                      zip(cells, heads[1:], strict=True))  # fmt: skip
+    names = list(series) or [""]
+    drawn = [frame[frame["series"] == name] for name in series] or [frame]
+    rows = _lines(drawn[0], panels)
+    at = _places(rows)
+    drawn = [_placed(part, at) for part in drawn]
+    n = len(names)
+    offsets = [_SHARED * (k - (n - 1) / 2) / n for k in range(n)]
+    texts = _left_texts(rows, panels, drawn, offsets)
+    room = 0.25 + sum(
+        0.085 * max((len(text) for _, text, _ in column), default=0) for column in texts
+    )
     labels = layout.row_labels(rows["group"])
     labels = [
         f"{_INDENT}{text}" if indented else text
         for text, indented in zip(labels, rows["indented"], strict=True)
     ]
-    ax = layout.row_axes(
-        ax, [f"{text}{'n' * int(14 * room)}" for text in labels], 1, extra=1.75, shaded=False
-    )
+    wide = [f"{text}{'n' * int(14 * room)}" for text in labels]
+    # numbers of the series of a row stand under each other, and need its height
+    tall = 1.0 if len(names) == 1 else 1.45 * len(names) - 0.5
+    ax = layout.row_axes(ax, wide, tall, extra=1.75, shaded=False)
     ax.set_yticks(range(len(labels)), labels=[literal(text) for text in labels])
     size = layout.row_size(ax, len(rows))
-    _left_columns(ax, rows, heads, cells, size)
-    handles = [_reference(ax, rows, panels), _band(ax, rows, panels)]
-    points = _squares(ax, filled)
-    undefined = filled[filled["estimate"].isna()]
-    notes = [str(note) or "no rate" for note in undefined["note"].fillna("")]
-    marks = layout.mark_undefined(ax, undefined.index.tolist(), notes, 0.85 * size)
-    layout.right_column(ax, _numbers(rows), f"Estimate ({100 * level:g}% CI)", size)
-    values: list[Any] = [filled[c] for c in ("estimate", "ci_low", "ci_high")]
-    values += [[p.reference, *(p.band or ())] for p in panels]
+    if len(names) > 1:
+        size = min(size, 0.85 * _SHARED * layout.row_points(ax, len(rows)) / len(names))
+    _left_columns(ax, rows, texts, size)
+    points: list[Artist | None] = []
+    marks: Artist | None = None
+    told: list[tuple[float, str, str]] = []
+    for k, (part, offset) in enumerate(zip(drawn, offsets, strict=True)):
+        points.append(_squares(ax, part, offset, k, len(rows), len(names)))
+        undefined = part[part["estimate"].isna()]
+        notes = [str(note) or "no rate" for note in undefined["note"].fillna("")]
+        places = (undefined["y"] + offset).tolist()
+        marks = layout.mark_undefined(ax, places, notes, 0.85 * size) or marks
+        colour = _text_colour(k, len(names))
+        said = zip(part["y"] + offset, _numbers(part, drawn), strict=True)
+        told += [(float(y), text, colour) for y, text in said if text]
+    layout.right_column(
+        ax, [text for _, text, _ in told], f"Estimate ({100 * level:g}% CI)", size,
+        [y for y, _, _ in told], [colour for _, _, colour in told],
+    )  # fmt: skip
+    handles = [_reference(ax, rows, panels, len(names)), _band(ax, rows, panels)]
+    values: list[Any] = [part[c] for part in drawn for c in ("estimate", "ci_low", "ci_high")]
+    values += [np.append(np.asarray(p.reference, dtype=float), p.band or ()) for p in panels]
     layout.proportion_axis(ax, values, room=marks is not None)
-    names = _listed([p.label for p in panels])
-    layout.x_label(ax, names)
-    layout.head(ax, f"{names} by group", about)
-    return layout.finish(
-        ax,
-        [points, *handles, marks],
-        [f"estimate, with {100 * level:g}% confidence interval", reference, margin, "no rate"],
-    )
+    shown = _listed([p.label for p in panels])
+    layout.x_label(ax, shown)
+    layout.head(ax, f"{shown} by group", about)
+    interval = f"with {100 * level:g}% confidence interval"
+    called = [f"estimate, {interval}"] if len(names) == 1 else names
+    line = f"{reference}, in the colour of each" if len(names) > 1 else reference
+    return layout.finish(ax, [*points, *handles, marks], [*called, line, margin, "no rate"])
 
 
-def _count(value: float, row: bool) -> str:
+def _places(rows: pd.DataFrame) -> pd.Series:
+    """On which line a metric has a group."""
+    filled = rows[rows["kind"] == "row"]
+    keys = pd.MultiIndex.from_frame(filled[["metric", "section", "group"]])
+    return pd.Series(filled.index.to_numpy(float), index=keys)
+
+
+def _placed(part: pd.DataFrame, at: pd.Series) -> pd.DataFrame:
+    """The rows of a series with their lines; what the first series has no line for is not drawn."""
+    keys = pd.MultiIndex.from_frame(part[["metric", "section", "group"]])
+    lines = at.reindex(keys).to_numpy()
+    return part.assign(y=lines)[~np.isnan(lines)]
+
+
+def _count(value: Any) -> str:
     """A count; below 0 it is masked, and less than so many; missing, it would reveal another."""
+    if isinstance(value, str):  # there is no such count
+        return value
     if pd.isna(value):
-        return "–" if row else ""
+        return "–"
     return f"<{-int(value):,}" if value < 0 else f"{int(value):,}"
 
 
@@ -161,29 +199,72 @@ def _lines(frame: pd.DataFrame, panels: Sequence[Panel]) -> pd.DataFrame:
     return lines.assign(indented=(lines["kind"] == "row") & (lines["section"].fillna("") != ""))
 
 
+def _text_colour(k: int, n_series: int) -> str:
+    """Of the numbers of a series."""
+    return "black" if n_series == 1 else PALETTE[k % len(PALETTE)]
+
+
+def _left_texts(
+    rows: pd.DataFrame,
+    panels: Sequence[Panel],
+    drawn: Sequence[pd.DataFrame],
+    offsets: Sequence[float],
+) -> list[list[tuple[float, str, str]]]:
+    """Columns of counts: where a text stands, the text, and its colour.
+
+    A head stands above its metric's rows, since metrics rest on different counts. A count that all
+    series share stands once in the row.
+    """
+    columns = list(dict.fromkeys(column for panel in panels for column, _ in panel.counts))
+    texts: list[list[tuple[float, str, str]]] = []
+    for column in columns:
+        mine: list[tuple[float, str, str]] = []
+        for panel in panels:
+            if column not in dict(panel.counts):
+                continue
+            here = rows[rows["metric"] == panel.metric]
+            top = -0.5 if len(panels) == 1 else float(here.index[0])
+            mine.append((top, dict(panel.counts)[column], GREY))
+            told = [
+                dict(zip(part["y"], part[column].map(_count), strict=True))
+                for part in (d[d["metric"] == panel.metric] for d in drawn)
+            ]
+            for y in here.index[here["kind"] == "row"]:
+                found = [of.get(float(y), "") for of in told]
+                some = [text for text in found if text]
+                if len(set(some)) == 1:
+                    mine.append((float(y), some[0], "black"))
+                    continue
+                mine += [
+                    (float(y + offset), text, _text_colour(k, len(drawn)))
+                    for k, (offset, text) in enumerate(zip(offsets, found, strict=True))
+                    if text
+                ]
+        texts.append(mine)
+    return texts
+
+
 def _left_columns(
-    ax: Axes, rows: pd.DataFrame, heads: Sequence[str], cells: Sequence[Sequence[str]], size: float
+    ax: Axes, rows: pd.DataFrame, texts: Sequence[Sequence[tuple[float, str, str]]], size: float
 ) -> None:
     """Names from the left edge, then the counts, each column as wide as its longest text."""
     gap = 0.9 * size
     right = gap
-    columns = list(zip(heads[1:], cells, strict=True))
-    for head, texts in reversed(columns):
+    for column in reversed(texts):
         drawn = [
             ax.annotate(
                 literal(text),
                 (0, y),
-                (-right, 4 if y < 0 else 0),
+                (-right, 4 if y == -0.5 else 0),
                 xycoords=ax.get_yaxis_transform(),
                 textcoords="offset points",
                 ha="right",
-                va="bottom" if y < 0 else "center",
+                va="bottom" if y == -0.5 else "center",
                 fontsize=size,
-                color=GREY if y < 0 else "black",
+                color=colour,
                 annotation_clip=False,
             )
-            for y, text in [*enumerate(texts), (-0.5, head)]
-            if text
+            for y, text, colour in column
         ]
         right += max((_points(ax, t) for t in drawn), default=0.0) + gap
     names = ax.get_yticklabels()
@@ -191,7 +272,7 @@ def _left_columns(
         if kind != "row":
             text.set_fontweight("bold")
         if kind == "panel":
-            text.set_fontsize(1.1 * size)
+            text.set_fontsize(1.1 * float(text.get_fontsize()))
     width = max((_points(ax, t) for t in names), default=0.0)
     for text in names:
         text.set_horizontalalignment("left")
@@ -204,16 +285,19 @@ def _points(ax: Axes, text: Text) -> float:
     return float(72 * text.get_window_extent().width / ax.figure.dpi)
 
 
-def _squares(ax: Axes, filled: pd.DataFrame) -> Artist | None:
-    """Squares whose area follows the effective size, over the lines of their intervals."""
-    known = filled[filled["estimate"].notna()]
+def _squares(
+    ax: Axes, part: pd.DataFrame, offset: float, k: int, n_rows: int, n_series: int
+) -> Artist | None:
+    """Marks whose area follows the effective size, over the lines of their intervals."""
+    known = part[part["estimate"].notna()]
     if known.empty:
         return None
-    y = known.index.to_numpy(float)
-    row = layout.row_points(ax, int(filled.index.max()) + 1)
+    y = known["y"].to_numpy(float) + offset
+    row = layout.row_points(ax, n_rows) / (1 if n_series == 1 else 0.8 * n_series)
     width = float(np.clip(0.09 * row, 1.0, 1.5))
+    colour, shape = PALETTE[k % len(PALETTE)], _SHAPES[k % len(_SHAPES)]
     layout.spans(
-        ax, y, known["ci_low"].to_numpy(float), known["ci_high"].to_numpy(float), PALETTE[0], width
+        ax, y, known["ci_low"].to_numpy(float), known["ci_high"].to_numpy(float), colour, width
     )
     weight = known["n_effective"].fillna(0.0).to_numpy(float)
     weight = weight / max(weight.max(), 1.0)
@@ -222,14 +306,14 @@ def _squares(ax: Axes, filled: pd.DataFrame) -> Artist | None:
         known["estimate"].to_numpy(float),
         y,
         s=side**2 * (0.2 + 0.8 * weight),
-        marker="s",
-        color=PALETTE[0],
+        marker=shape,
+        color=colour,
         edgecolors="white",
         linewidths=0.4,
         zorder=4,
     )
     return Line2D(
-        [0], [0], color=PALETTE[0], linewidth=width, marker="s", markersize=5.5,
+        [0], [0], color=colour, linewidth=width, marker=shape, markersize=5.5,
         markeredgecolor="white", markeredgewidth=0.4,
     )  # fmt: skip
 
@@ -240,16 +324,22 @@ def _spans_of(rows: pd.DataFrame, panel: Panel) -> tuple[float, float]:
     return float(mine.min()) - 0.5, float(mine.max()) + 0.5
 
 
-def _reference(ax: Axes, rows: pd.DataFrame, panels: Sequence[Panel]) -> Artist | None:
+def _reference(
+    ax: Axes, rows: pd.DataFrame, panels: Sequence[Panel], n_series: int
+) -> Artist | None:
+    """Lines of reference; with several series each has the colour of its own."""
     drawn = None
     for panel in panels:
-        if np.isfinite(panel.reference):
-            top, bottom = _spans_of(rows, panel)
-            (drawn,) = ax.plot(
-                [panel.reference] * 2, [top, bottom], color=GREY, linewidth=1.0,
-                linestyle=(0, (4, 2)), zorder=2,
-            )  # fmt: skip
-    return drawn
+        for k, value in enumerate(np.ravel(np.asarray(panel.reference, dtype=float))):
+            if np.isfinite(value):
+                top, bottom = _spans_of(rows, panel)
+                drawn, *_ = ax.plot(
+                    [value] * 2, [top, bottom], linewidth=1.0, linestyle=(0, (4, 2)), zorder=2,
+                    color=GREY if n_series == 1 else PALETTE[k % len(PALETTE)],
+                )  # fmt: skip
+    if drawn is None or n_series == 1:
+        return drawn
+    return Line2D([0], [0], color=GREY, linewidth=1.0, linestyle=(0, (4, 2)))
 
 
 def _band(ax: Axes, rows: pd.DataFrame, panels: Sequence[Panel]) -> Artist | None:
@@ -266,12 +356,12 @@ def _band(ax: Axes, rows: pd.DataFrame, panels: Sequence[Panel]) -> Artist | Non
     return drawn
 
 
-def _numbers(rows: pd.DataFrame) -> list[str]:
-    """Text such as "0.31 (0.26 to 0.36)"; nothing beside headings and where there is no rate."""
-    numbers = rows[["estimate", "ci_low", "ci_high"]].to_numpy(float)
-    digits = 3 if np.nanmax(numbers[:, 0], initial=0.0) < 0.05 else 2
+def _numbers(part: pd.DataFrame, drawn: Sequence[pd.DataFrame]) -> list[str]:
+    """Text such as "0.31 (0.26 to 0.36)"; empty where there is no rate."""
+    largest = max((d["estimate"].max() for d in drawn if d["estimate"].notna().any()), default=0.0)
+    digits = 3 if largest < 0.05 else 2
     texts = []
-    for estimate, low, high in numbers:
+    for estimate, low, high in part[["estimate", "ci_low", "ci_high"]].to_numpy(float):
         text = "" if np.isnan(estimate) else f"{estimate:.{digits}f}"
         known = text and np.isfinite(low) and np.isfinite(high)
         texts.append(f"{text} ({low:.{digits}f} to {high:.{digits}f})" if known else text)

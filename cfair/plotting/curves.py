@@ -501,7 +501,7 @@ def _finish(
         spec = panel.get_subplotspec()
         if spec.is_first_col():
             panel.set_ylabel(names[1], fontsize=0.95 * base)
-        if panel.xaxis.get_tick_params()["labelbottom"]:
+        if panel.xaxis.get_major_ticks()[0].label1.get_visible():
             panel.set_xlabel(names[0], fontsize=0.95 * base)
     width = 72 * figure.get_figwidth() / base  # in font sizes
     columns = len(entries)

@@ -111,7 +111,7 @@ def row_labels(names: Iterable[object], sizes: Iterable[Any] | None = None) -> l
 def row_axes(
     ax: Axes | None,
     labels: Sequence[str],
-    series: int,
+    series: float,
     extra: float = 0.0,
     shaded: bool = True,
     width: float = 4.1,
@@ -123,8 +123,8 @@ def row_axes(
     ax : matplotlib Axes or None
         None for a new figure.
     labels : sequence of str
-    series : int
-        Series drawn side by side within a row.
+    series : float
+        Series drawn side by side within a row, which its height grows with.
     extra : float, default 0
         Inches wanted to the right of the axes.
     shaded : bool, default True
@@ -312,7 +312,14 @@ def mark_undefined(
     return marks
 
 
-def right_column(ax: Axes, texts: Sequence[str], header: str, size: float) -> None:
+def right_column(
+    ax: Axes,
+    texts: Sequence[str],
+    header: str,
+    size: float,
+    rows: Sequence[float] | None = None,
+    colors: Sequence[str] | None = None,
+) -> None:
     """Numbers to the right of the rows, as in a table.
 
     Parameters
@@ -323,17 +330,24 @@ def right_column(ax: Axes, texts: Sequence[str], header: str, size: float) -> No
     header : str
     size : float
         Size of text in points.
+    rows : sequence of float, optional
+        Where each text stands; by default one per row from the first on.
+    colors : sequence of str, optional
+        Of the texts; black by default.
     """
-    for y, text in [*enumerate(texts), (-0.5, header)]:
+    places = range(len(texts)) if rows is None else rows
+    shades = ["black"] * len(texts) if colors is None else colors
+    told = [*zip(places, texts, shades, strict=True), (-0.5, header, GREY)]
+    for y, text, color in told:
         ax.annotate(
             literal(text),
             (1, y),
-            (8, 4 if y < 0 else 0),
+            (8, 4 if y == -0.5 else 0),
             xycoords=ax.get_yaxis_transform(),
             textcoords="offset points",
             fontsize=size,
-            color=GREY if y < 0 else "black",
-            va="bottom" if y < 0 else "center",
+            color=color,
+            va="bottom" if y == -0.5 else "center",
             annotation_clip=False,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
@@ -83,9 +84,16 @@ def tabled_gaps(result: RatesResult) -> pd.DataFrame:
     pandas.DataFrame
         As `RatesResult.gaps`.
     """
-    if isinstance(result, PerformanceResult):
-        return result.gaps([m for m in SCORE_METRICS if m in result.metrics])
-    return result.gaps()
+    if result not in _GAPS:
+        chosen = None
+        if isinstance(result, PerformanceResult):
+            chosen = [m for m in SCORE_METRICS if m in result.metrics]
+        _GAPS[result] = result.gaps(chosen)
+    return _GAPS[result].copy()
+
+
+#: Gaps of a result, which findings and tables both ask for; kept as long as the result is.
+_GAPS: WeakKeyDictionary[RatesResult, pd.DataFrame] = WeakKeyDictionary()
 
 
 def _finding(result: RatesResult, row: dict[Any, Any], single: bool = False) -> Finding:
@@ -131,14 +139,15 @@ _PAIR = ("group", "reference")
 
 def _place(result: RatesResult, metric: str, attribute: str | None, group: Any) -> dict[Any, Any]:
     """The row of a rate: of a group, or of the level of an attribute."""
-    if attribute is None:
-        frame = result.rates
-        rows = frame[frame["group"] == group]
-    else:
-        frame = result.marginals
-        rows = frame[(frame["attribute"] == attribute) & (frame["level"].astype(str) == str(group))]
-    found = rows[rows["metric"] == metric].to_dict("records")
-    return found[0] if found else {}
+    if result not in _ROWS:
+        single = result.marginals.assign(group=lambda f: f["level"].astype(str))
+        rows = [*result.rates.assign(attribute=None).to_dict("records"), *single.to_dict("records")]
+        _ROWS[result] = {(r["metric"], r["attribute"], str(r["group"])): r for r in rows}
+    return _ROWS[result].get((metric, attribute, str(group)), {})
+
+
+#: Rows of a result by metric, attribute and group, which are looked up for each gap.
+_ROWS: WeakKeyDictionary[RatesResult, dict[Any, dict[Any, Any]]] = WeakKeyDictionary()
 
 
 def _rate_of(name: str, row: dict[Any, Any]) -> str:

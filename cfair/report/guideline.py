@@ -26,6 +26,8 @@ class Facts:
     clusters : bool
     fingerprint : bool
         Whether a fingerprint of the data is in it.
+    patients : bool
+        Whether a table of the patients of each group is in it.
     """
 
     treatment: bool
@@ -33,6 +35,7 @@ class Facts:
     performance: bool
     clusters: bool
     fingerprint: bool = True
+    patients: bool = False
 
 
 def guideline_table(name: str, facts: Facts) -> Table:
@@ -59,12 +62,14 @@ def guideline_table(name: str, facts: Facts) -> Table:
         else "Cohort: number treated, if a treatment was declared; not handled in this report"
     )
     told = "calls, versions and seeds" + ", fingerprint of the data" * facts.fingerprint
+    described = "Cohort; Representation: rows and events by group"
+    described += "; Patients by group: treatment, score and covariates" * facts.patients
     measures = "Methods; Observed rates" + "; Score quality" * facts.performance
     items = (
         ("6c", "Which treatments patients received, and how that was dealt with",
          f"{treated}. Which treatment it is, and when it was given, is not in the data.",
          _SUPPORTS if facts.treatment else _AUTHOR),
-        ("10", "Why the study has this size, and whether it is enough",
+        ("10", "How the size of the study came about, and whether it is enough for its question",
          "Representation: rows and events per group; Key findings: gap that these sizes would "
          "reveal. The reason for the size is not known here.",
          f"{_SUPPORTS} in part; the reason is {_AUTHOR}"),
@@ -73,28 +78,35 @@ def guideline_table(name: str, facts: Facts) -> Table:
          f"{_SUPPORTS}; why data are missing is {_AUTHOR}"),
         ("12a to 12c", "How the data were used, predictors handled and the model built",
          "An audit sees the score, not how it was made.", _AUTHOR),
-        ("12d", "How differences between clusters, such as hospitals, were quantified",
+        ("12d", "How differences between clusters, such as hospitals, were handled and how large "
+         "they are",
          "Methods: rows of a cluster count as dependent; rates by cluster are not given."
          if facts.clusters else "No clusters were declared.", _AUTHOR),
-        ("12e", "Which measures and plots of performance were used, and why",
+        ("12e", "Which measures and plots of performance (discrimination, calibration, usefulness) "
+         "were chosen, and why",
          measures, f"{_SUPPORTS}; the reasons are {_AUTHOR}"),
         ("12f, 12g", "Whether the model was updated, and how its predictions were computed",
          "The call under audit is in Cohort; how the score was computed is not known here.",
          _AUTHOR),
-        ("14", "What was done about fairness, and why",
+        ("14", "What was done about fairness of the model, and why",
          "Question; Methods; all results by group. Why these attributes and this cutoff, and what "
          "was changed in the model, is for the author to say.", f"{_SUPPORTS} in part"),
+        ("15", "What the model gives out, and how its cutoffs were chosen",
+         "Cohort: the call under audit. Why the cutoff is this one is not known here.", _AUTHOR),
         ("18f", "Where the code of the analysis can be had",
          f"How to repeat this: {told}. Where the code is kept is not known here.",
          f"{_SUPPORTS} in part"),
+        ("20a", "How patients came through the study, and how many had the event",
+         "Cohort: rows read, left out and used; with the event, without by subtraction. How "
+         "patients came into the table, and how long they were followed, is not known here.",
+         f"{_SUPPORTS} in part"),
         ("20b", "Characteristics of patients, events and missing values, and how they differ "
          "between groups",
-         "Cohort; Representation: rows and events by group. Predictors, dates and follow-up are "
-         "not in it.", f"{_SUPPORTS} in part"),
+         f"{described}. Dates and follow-up are not in it.", f"{_SUPPORTS} in part"),
         ("21", "Numbers of patients and events in each analysis",
          "Cohort; counts beside all rates. This is the evaluation; development is not in it.",
          f"{_SUPPORTS} for the evaluation"),
-        ("23a", "Performance with confidence intervals, in key subgroups too, with plots",
+        ("23a", "Performance with confidence intervals, in subgroups that matter too, with plots",
          "Observed rates; " + "Counterfactual rates; " * facts.treatment
          + "Score quality; " * facts.performance + "Plots", _SUPPORTS),
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,7 +57,10 @@ REFERENCES: dict[str, str] = {
 
 
 def methods(
-    observed: ObservedResult, others: Sequence[Any], guideline: str | None = None
+    observed: ObservedResult,
+    others: Sequence[Any],
+    guideline: str | None = None,
+    least: int | None = None,
 ) -> list[Block]:
     """The methods of what is in the report, with formulas, and the references they need.
 
@@ -65,6 +69,8 @@ def methods(
     observed : ObservedResult
     others : sequence of results
     guideline : str, optional
+    least : int, optional
+        Rows that a group must have; smaller ones were left out.
 
     Returns
     -------
@@ -83,7 +89,7 @@ def methods(
             "for its choice among all pairs, beside the gap expected from noise if all groups "
             "were alike; p-values of the tests that all groups are equal (Wald, on the logit "
             "scale) are adjusted by Holm's method over the table."
-            + _small(cohort)
+            + _small(cohort, least)
             + _dependence(cohort)
         )
     ]
@@ -107,7 +113,8 @@ def methods(
     for result in others:
         if isinstance(result, GroupInterventionResult):
             made = _fitted(result.outcome_model)
-            said = f"Rates with everybody in one group were estimated by: {result.estimator}. "
+            how = {"dr": "doubly robust", "sr": "single robust, from the outcome model alone"}
+            said = f"Rates with everybody in one group are {how[result.kind]}. "
             said += f"The outcome was estimated {made}."
             blocks.append(Paragraph(said + _folds(result) + _intervals(result)))
         if isinstance(result, EquivalenceResult):
@@ -119,14 +126,13 @@ def methods(
     return [*blocks, Paragraph("References"), Bullets(cited)]
 
 
-def _small(cohort: Any) -> str:
-    """Groups left out for their size; the least size itself is among the calls."""
+def _small(cohort: Any, least: int | None) -> str:
+    """Groups left out for their size."""
     names = [label(name) for name in cohort.dropped.small_groups]
     if not names:
         return ""
-    return (
-        f" Groups with fewer rows than asked for (min_group_size) were left out: {listed(names)}."
-    )
+    than = "rows than asked for" if least is None else f"than {least:,} rows"
+    return f" Groups with fewer {than} were left out: {listed(names)}."
 
 
 def learner_in(model: Any) -> bool:
@@ -149,10 +155,20 @@ def learner_in(model: Any) -> bool:
 def _fitted(model: Any) -> str:
     """How a model was made: by logistic regression, a learner, or elsewhere."""
     if learner_in(model):
-        return f"by a learner ({label(model.text)})"
+        return f"by a learner ({label(model.text)}{_settings(model)})"
     if "~" in model.text:
         return f"by logistic regression as {label(model.text)}"
     return f"elsewhere ({label(model.text)})"
+
+
+def _settings(model: Any) -> str:
+    """The classifier with the settings that are not its defaults, as scikit-learn writes it."""
+    inner = [getattr(model, name, None) for name in ("learner", "model", "plain")]
+    found = [e for e in (getattr(m, "estimator", None) for m in inner) if e is not None]
+    if not found:
+        return ""
+    said = re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(repr(found[0]).split()))
+    return f"; {label(said if len(said) <= 300 else said[:300] + ' ...')}"
 
 
 def _dependence(cohort: Any) -> str:

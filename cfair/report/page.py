@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from cfair.cohort import Cohort
 from cfair.errors import DataError
 from cfair.options import check_option
 from cfair.report.blocks import Block, Bullets, Heading, Paragraph, Section, label
 from cfair.report.colours import DARK, LIGHT, variables
+from cfair.report.comparisons import equivalence_blocks, interaction_blocks
+from cfair.report.diagnostics import diagnostics_blocks
 from cfair.report.findings import findings
 from cfair.report.guideline import GUIDELINES, Facts, guideline_table
 from cfair.report.methods import methods
-from cfair.report.pictures import MOST_PAGE, within
-from cfair.report.sections import (
+from cfair.report.patients import (
     cohort_blocks,
-    counterfactual_blocks,
-    diagnostics_blocks,
-    equivalence_blocks,
-    group_intervention_blocks,
-    interaction_blocks,
     meaning_sentence,
     meaning_table,
-    observed_blocks,
-    performance_blocks,
-    plot_blocks,
-    repeat_blocks,
     representation_blocks,
     table_one_blocks,
 )
+from cfair.report.plots import plot_blocks
+from cfair.report.provenance import repeat_blocks
+from cfair.report.rates import (
+    counterfactual_blocks,
+    group_intervention_blocks,
+    observed_blocks,
+    performance_blocks,
+)
+from cfair.report.size import MOST_PAGE, within
 from cfair.results.equivalence import EquivalenceResult
 from cfair.results.fitted_model import FitAndAuditResult
 from cfair.results.group_intervention import GroupInterventionResult
@@ -227,7 +230,7 @@ def render(
     guideline: str | None = None,
     date: str | None = None,
 ) -> str:
-    """The page as text, of no more than `MOST_PAGE` bytes as far as pictures can be spared.
+    """The page as text, of no more than `MOST_PAGE` bytes: what does not fit is cut, and said.
 
     Parameters
     ----------
@@ -272,8 +275,13 @@ def render(
         "scheme": "light dark",
     }
     page = template.render(sections=sections, **told)
-    over = len(page.encode()) - MOST_PAGE
-    return page if over <= 0 else template.render(sections=within(sections, over), **told)
+    for margin in (2_000, 20_000, 200_000):  # sizes of blocks are known before markup only roughly
+        over = len(page.encode()) - MOST_PAGE
+        if over <= 0:
+            break
+        sections = within(sections, over + margin)
+        page = template.render(sections=sections, **told)
+    return page
 
 
 def _sections(
@@ -286,7 +294,8 @@ def _sections(
     fitted: Sequence[FitAndAuditResult],
 ) -> list[Section]:
     treated = [r for r in others if isinstance(r, TreatedResult)]
-    cohort = cohort_blocks(observed.cohort, others)
+    least = _least(declaration, observed.cohort)
+    cohort = cohort_blocks(observed.cohort, others, least)
     if observed.disclosure:
         cohort.append(Paragraph(f"Disclosure control: {observed.disclosure}."))
     found: list[tuple[str, str, list[Block]]] = [
@@ -316,7 +325,7 @@ def _sections(
     tests = [b for r in others if isinstance(r, EquivalenceResult) for b in equivalence_blocks(r)]
     if tests:
         found.append(("equivalence", "Equivalence", tests))
-    found.append(("methods", "Methods and references", methods(observed, others, guideline)))
+    found.append(("methods", "Methods and references", methods(observed, others, guideline, least)))
     everything = [representation, observed, *others]
     found.append(("repeat", "How to repeat this", repeat_blocks(declaration, everything, fitted)))
     if guideline is not None:
@@ -325,10 +334,17 @@ def _sections(
             dropped=any(r.cohort.dropped.n for r in [observed, *others]),
             performance=any(isinstance(r, PerformanceResult) for r in others),
             clusters=observed.cohort.cluster is not None,
+            patients=bool(tables),
             fingerprint=not any(r.cohort.controlled for r in everything if hasattr(r, "cohort")),
         )
         found.append(("guideline", "Reporting guideline", [guideline_table(guideline, facts)]))
     return [Section(key, name, tuple(blocks)) for key, name, blocks in found]
+
+
+def _least(declaration: str, cohort: Cohort) -> int | None:
+    """Rows that a group must have, of which a cohort keeps only the groups that have fewer."""
+    found = re.search(r"\bmin_group_size=(\d+)", declaration)
+    return max(int(found[1]), cohort.suppress_below or 0) if found else None
 
 
 _MORE: tuple[tuple[type, str, str, Callable[[Any], list[Block]]], ...] = (

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cfair.cohort import require_comparison
+from cfair.disclosure import MASKED
 from cfair.errors import DataError
 from cfair.estimators.confusion import SYNONYMS
 from cfair.groups import Groups
@@ -165,6 +166,7 @@ def contrast_frame(
     kind: str,
     adjust: str | None,
     level: float,
+    reasons: Sequence[Sequence[str]] | None = None,
 ) -> pd.DataFrame:
     """Differences or ratios of all pairs, for several metrics.
 
@@ -176,6 +178,8 @@ def contrast_frame(
     adjust : str or None
         A key of `ADJUSTMENTS`, ``"max-t"``, or None.
     level : float
+    reasons : sequence of (T,) sequences of str, optional
+        Notes on the rates of each metric; where they say that one is masked, its pairs say it too.
 
     Returns
     -------
@@ -191,7 +195,7 @@ def contrast_frame(
     first, second = compared.pairs()
     i, j = compared.positions[first], compared.positions[second]
     parts = []
-    for e in estimates:
+    for m, e in enumerate(estimates):
         pointwise, adjusted = level, np.full(len(i), np.nan)
         if adjust == "max-t":
             pointwise, adjusted = e.simultaneous(i, j, level)
@@ -208,16 +212,29 @@ def contrast_frame(
             "p_adjusted": adjusted,
         }
         a, b = e.estimate[i], e.estimate[j]
-        reasons = {
+        why = {
             "a rate is undefined": np.isnan(a) | np.isnan(b),
             "the reference rate is 0": (b == 0) & (kind == "ratio"),
             NO_SE: np.isnan(c.se),
         }
-        notes = np.select(list(reasons.values()), list(reasons), "")
+        notes = np.select(list(why.values()), list(why), "")
+        if reasons is not None:
+            ends = zip(first, i, second, j, notes, strict=True)
+            notes = np.array([_masked(reasons[m], compared.names, *pair) for pair in ends], object)
         parts.append(pd.DataFrame(columns).assign(note=notes))
     frame = pd.concat(parts, ignore_index=True)
     frame.insert(len(frame.columns) - 1, "family", adjust_p_values(frame, adjust))
     return frame
+
+
+def _masked(
+    reasons: Sequence[str], names: Sequence[str], a: int, i: int, b: int, j: int, note: str
+) -> str:
+    """Which rate of a pair is masked and why, in place of its note."""
+    for k, target in ((a, i), (b, j)):
+        if reasons[target].startswith(MASKED):
+            return f"{reasons[target]} in {names[k]}"
+    return note
 
 
 def adjust_p_values(frame: pd.DataFrame, adjust: str | None) -> str:

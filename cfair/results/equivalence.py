@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cfair.cohort import Cohort
-from cfair.disclosure import rounding
+from cfair.disclosure import APART, rounding
 from cfair.equivalence.design import RULE_OF_FIVE, check_alpha
 from cfair.equivalence.margins import CONTRASTS, FOUR_FIFTHS, check_margin, check_metric
 from cfair.equivalence.tost import (
@@ -541,7 +541,7 @@ class EquivalenceResult(Printed):
         lost = int(self._frame["estimate"].isna().sum())
         masked = f"counts below {below} masked, and what would reveal them; "
         masked += f"{lost:,} of {plural(len(self._frame), 'pair')} without an estimate"
-        return "; ".join(filter(None, [first, masked]))
+        return "; ".join(filter(None, [first, masked, APART]))
 
     def summary(self) -> str:
         """The result as text, as `print` shows it."""

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from cfair.cohort import Cohort
-from cfair.disclosure import rounding
+from cfair.disclosure import APART, rounding
 from cfair.metrics.superadditivity import in_words
 from cfair.options import check_option
 from cfair.results import text
@@ -106,7 +106,7 @@ class InteractionResult(Printed):
         lost = int(self._frame["contrast"].isna().sum())
         return (f"{first}; " if first else "") + (
             f"counts below {self.cohort.suppress_below} masked, and what would reveal them; "
-            f"{lost:,} of {plural(len(self._frame), 'contrast')} undefined"
+            f"{lost:,} of {plural(len(self._frame), 'contrast')} undefined; {APART}"
         )
 
     def to_frame(self) -> pd.DataFrame:

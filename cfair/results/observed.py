@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
 from cfair.disclosure import KINDS, count_column, why_rate_masked, written
+from cfair.errors import DataError
 from cfair.estimators.confusion import RATE_CELLS, RateCells
 from cfair.inference.aggregate import AggregateIntervals
 from cfair.inference.estimates import RateEstimates
@@ -55,20 +56,36 @@ class ObservedResult(RatesResult):
     Printing shows the most used metrics; ``rates``, ``marginals``, ``disparities``,
     ``contrasts()`` and ``test_equal()`` have all thirteen.
 
-    Attributes
-    ----------
-    moments : CellMoments
-        Counts, or sums of the sampling weights, by group, outcome and prediction: all that the
-        rates are made of.
-    cluster_scores : ClusterScores or None
-
     See Also
     --------
     RatesResult : the other attributes, and what can be asked of every result.
     """
 
-    moments: CellMoments
-    cluster_scores: ClusterScores | None = None
+    _moments: CellMoments
+    _cluster_scores: ClusterScores | None = None
+
+    @property
+    def moments(self) -> CellMoments:
+        """Counts, or sums of the sampling weights, by group, outcome and call: all that rates are.
+
+        Refused under ``suppress_below``, as are `cluster_scores`.
+        """
+        self._inside("moments")
+        return self._moments
+
+    @property
+    def cluster_scores(self) -> ClusterScores | None:
+        """The same by cluster; None without any."""
+        self._inside("cluster_scores")
+        return self._cluster_scores
+
+    def _inside(self, name: str) -> None:
+        """Refuse what holds every count where some are masked."""
+        if self.cohort.suppress_below is not None:
+            raise DataError(
+                f"{name!r} holds the counts that suppress_below= masks. Make an Audit without it, "
+                "and keep them inside."
+            )
 
     @property
     def covariance(self) -> pd.DataFrame:
@@ -76,7 +93,7 @@ class ObservedResult(RatesResult):
         K = self.cohort.groups.n_groups
         cells = list(RATE_CELLS)
         joint = rate_covariance(
-            self.moments, np.eye(K), list(RATE_CELLS.values()), self.cluster_scores
+            self._moments, np.eye(K), list(RATE_CELLS.values()), self._cluster_scores
         )
         # rates as functions of those: themselves, F1 of the Jaccard index, and a mean of two
         slope = np.zeros((len(self.metrics), len(cells), K))
@@ -133,7 +150,7 @@ class ObservedResult(RatesResult):
         groups = self.cohort.groups
         of_errors = RateCells(numerator=((1, 0),), denominator=((1, 0), (0, 1)))
         found = rate_covariance(
-            self.moments, groups.target_matrix, [of_errors], self.cluster_scores
+            self._moments, groups.target_matrix, [of_errors], self._cluster_scores
         )
         some = self.estimates[0]
         share = RateEstimates(
@@ -146,7 +163,7 @@ class ObservedResult(RatesResult):
             n_clusters=some.n_clusters,
         )
         low, high = share.interval("wilson", self.level)
-        rows = groups.target_matrix @ self.moments.by_group(self.moments.count).reshape(-1, 4)
+        rows = groups.target_matrix @ self._moments.by_group(self._moments.count).reshape(-1, 4)
         levels = [name for names in groups.level_names for name in names]
         single = [
             (attribute, name)

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cfair.cohort import Cohort, require_comparison
-from cfair.disclosure import MASKED, count_column, is_masked, policy, quiet, rounding
+from cfair.disclosure import APART, MASKED, count_column, is_masked, policy, quiet, rounding
 from cfair.errors import DataError
 from cfair.estimators.disparity import STATISTICS
 from cfair.frame import show_some
@@ -265,7 +265,7 @@ class RatesResult(Printed):
             shown = {name: values[: self.cohort.groups.n_groups] for name, values in shown.items()}
         size = len(next(iter(shown.values())))
         rates = sum(note.startswith(MASKED) for r in self.rows for note in r.notes[:size])
-        return "; ".join(filter(None, [first, policy(below, shown, rates)]))
+        return "; ".join(filter(None, [first, policy(below, shown, rates), APART]))
 
     # -- comparisons ----------------------------------------------------------------------------
 
@@ -362,6 +362,7 @@ class RatesResult(Printed):
             kind=kind,
             adjust=adjust,
             level=level,
+            reasons=[self.rows[self.metrics.index(m)].notes for m in wanted],
         )
 
     def equivalence(
@@ -760,6 +761,7 @@ class RatesResult(Printed):
         self,
         metrics: str | Sequence[str] | None = None,
         *,
+        compare: RatesResult | Mapping[str, RatesResult] | None = None,
         attributes: Sequence[str] | None = None,
         intersections: bool = True,
         reference: Any = OVERALL,
@@ -767,15 +769,23 @@ class RatesResult(Printed):
         contrast: str = "ratio",
         ax: Any = None,
     ) -> Any:
-        """Rates as in clinical papers: group, n and events, square and line, estimate (interval).
+        """Rates as in clinical papers: group, counts, square and line, estimate (interval).
 
         All rows come first, then the single attributes, then their intersections, each under a
-        heading. A group without a rate keeps its row, with a hollow mark and the reason.
+        heading. A group without a rate keeps its row, with a hollow mark and the reason. The counts
+        are n and what the rate is a share of: events for TPR and FNR, non-events for FPR and TNR,
+        the patients flagged for PPV, those not flagged for NPV; of counterfactual rates, the
+        untreated and the events or non-events among them.
 
         Parameters
         ----------
         metrics : str or sequence of str, optional
             Drawn one under the other on the same axis; those of `plotted` by default.
+        compare : result, or mapping of str to result, optional
+            Drawn beside these rates in each row: another estimator, or the observed rates beside
+            those had nobody been treated. A mapping gives the names of the legend. The rate that is
+            drawn of each is that without treatment where the result has one (cFPR for FPR), so that
+            ``compare=result`` shows a counterfactual result beside its own observed rates.
         attributes : sequence of str, optional
             Single attributes in the order wanted, which intersections follow; all by default.
         intersections : bool, default True
@@ -797,17 +807,32 @@ class RatesResult(Printed):
         Raises
         ------
         DataError
-            If there is no such attribute or reference, or single attributes have no rates.
+            If there is no such attribute or reference, single attributes have no rates, or what is
+            compared has other groups.
         ValueError
             For a metric or margin that is not allowed.
+        TypeError
+            If `compare` is no result with rates by group.
+
+        Examples
+        --------
+        >>> import cfair
+        >>> from matplotlib.figure import Figure
+        >>> audit = cfair.Audit(
+        ...     cfair.load_cohort(), outcome="readmitted", score="risk", cutoff=0.5, groups="sex"
+        ... )
+        >>> result = audit.counterfactual("treated ~ sex + risk + age + sbp")
+        >>> ax = audit.observed().plot_forest("fpr", compare=result, ax=Figure().add_subplot())
+        >>> [text.get_text().partition(",")[0] for text in ax.get_legend().get_texts()][:2]
+        ['Observed', 'Had nobody been treated: inverse probability weighting (IPW)']
         """
         from cfair.plotting import plot_clinical_forest
         from cfair.results.forest import forest_rows
 
-        wanted = [metrics] if isinstance(metrics, str) else list(metrics or self.plotted)
         rows = forest_rows(
             self,
-            wanted,
+            [metrics] if isinstance(metrics, str) else metrics,
+            compare=compare,
             attributes=attributes,
             intersections=intersections,
             reference=reference,
@@ -817,9 +842,9 @@ class RatesResult(Printed):
         return plot_clinical_forest(
             rows.frame,
             rows.panels,
-            counts=rows.counts,
+            series=rows.series,
             level=self.level,
-            about=self.about,
+            about=rows.about,
             reference=rows.reference,
             margin=rows.margin,
             ax=ax,

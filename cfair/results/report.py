@@ -230,8 +230,8 @@ def aggregate_lines(result: RatesResult, chosen: Sequence[int]) -> list[str]:
 def largest_gap_lines(result: RatesResult, chosen: Sequence[int]) -> list[str]:
     """The widest gap of each metric, by name."""
     gaps = result.gaps([result.metrics[k] for k in chosen]).groupby("metric", sort=False).last()
-    lines = []
-    for i, k in enumerate(chosen):
+    lines: list[str] = []
+    for k in chosen:
         gap = gaps.loc[result.metrics[k]]
         label = result.rows[k].label
         if isinstance(gap["group"], str):
@@ -240,7 +240,9 @@ def largest_gap_lines(result: RatesResult, chosen: Sequence[int]) -> list[str]:
             pair = (
                 f"{text.one_line(gap['group'], 40)} against {text.one_line(gap['reference'], 40)}"
             )
-            lines += text.facts([("largest gap" if i == 0 else "", f"{label}: {pair}, {value}")])
+            # a metric without a gap has no line, and the first that has one is named
+            head = "" if lines else "largest gap"
+            lines += text.facts([(head, f"{label}: {pair}, {value}")])
     return lines
 
 

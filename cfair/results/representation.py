@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cfair.disclosure import count_column, is_masked, policy, rounding
+from cfair.disclosure import APART, count_column, is_masked, policy, rounding
 from cfair.errors import DataError
 from cfair.frame import show_some
 from cfair.metrics.representation import (
@@ -75,7 +75,7 @@ class RepresentationResult(Printed):
             frames = frames[:1]  # the levels are the cells
         names = [c for c in ("n", "events", "non_events") if c in frames[0]]
         counts = {c: np.concatenate([f[c].to_numpy(float) for f in frames]) for c in names}
-        return "; ".join(filter(None, [first, policy(self.suppress_below, counts)]))
+        return "; ".join(filter(None, [first, policy(self.suppress_below, counts), APART]))
 
     @property
     def cells(self) -> pd.DataFrame:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from cfair.options import check_option
@@ -30,12 +31,14 @@ if TYPE_CHECKING:
 _NO_TABLES = frozenset(
     ("covariance", "null_draws", "boot_draws", "mu", "scores", "memberships", "to_frame")
 )
-#: Methods that give a table without being asked for anything.
 #: Frames of curves, which disclosure control refuses.
 _CURVES = ("net_benefit",)
+#: Methods that give a table without being asked for anything.
 _METHODS = ("contrasts", "gaps", "test_equal", "worst", "net_benefit")
 #: What a result shows unless told otherwise: the first of these that it has.
 _FIRST = ("rates", "pairs", "contrasts", "cells")
+#: Columns whose names are no words.
+_COLUMNS = {"estimate_sr": "single robust estimate", "estimate_dr": "doubly robust estimate"}
 #: Counts in the order of a table.
 _COUNTS = ("n", "untreated", "events")
 
@@ -233,8 +236,14 @@ class Tabulated:
         if "metric" in frame:
             of = {**_metric_names(self), **names}
             frame = frame.assign(metric=[of.get(m, m) for m in frame["metric"]])
+        attributes = getattr(getattr(self, "cohort", None), "groups", None)
         return of_frame(
-            frame, digits=digits, labels=names, caption=caption or "", notes=_policy(self)
+            frame,
+            digits=digits,
+            labels={**_COLUMNS, **names},
+            caption=caption or "",
+            notes=[*_explained(frame), *_policy(self)],
+            attributes=getattr(attributes, "attributes", ()),
         )
 
 
@@ -251,6 +260,19 @@ def _metric_names(result: Any) -> dict[str, str]:
 def _policy(result: Any) -> list[str]:
     said = getattr(result, "disclosure", "")
     return [f"Disclosure: {said}"] if said else []
+
+
+#: What an effective size is, which can be read as a count of patients and is none.
+EFFECTIVE = (
+    "n effective: how many independent patients, counted without weights, would give this standard "
+    "error. It is fewer than the patients where weights are uneven or patients of a cluster alike, "
+    "and can be more, where a model adds what covariates tell of treatment or outcome."
+)
+
+
+def _explained(frame: pd.DataFrame) -> list[str]:
+    """What a column means that is easily misread."""
+    return [EFFECTIVE] * ("n_effective" in frame)
 
 
 def _in_order(frame: pd.DataFrame, order: Sequence[str]) -> pd.DataFrame:
@@ -308,6 +330,7 @@ def rates_table(
     several = len(groups.attributes) > 1
     parts: list[tuple[str, pd.DataFrame, list[str], int]] = []
     single = result.marginals
+    named = [str(labels.get(a, a)) for a in groups.attributes]
     if result.has_margins:
         first = groups.n_groups
         parts.append(("", result.overall, ["All"], first + len(groups.margins)))
@@ -316,7 +339,7 @@ def rates_table(
             parts.append((labels.get(attribute, attribute), of, list(levels), first))
             first += len(levels)
     if several or not result.has_margins:
-        whole = " x ".join(labels.get(a, a) for a in groups.attributes)
+        whole = " x ".join(named)
         parts.append((whole, result.rates, list(groups.names), 0))
     counts = [c for c in _COUNTS if c in result.counts]
     if order is not None:
@@ -329,7 +352,7 @@ def rates_table(
         rows = []
         for k in chosen:
             row = [Cell(_label(names[k], labels))]
-            row += [Cell(text.count(result.counts[c][first + k])) for c in counts]
+            row += [_count(result.counts[c][first + k]) for c in counts]
             for metric in wanted:
                 one = by_metric[metric].iloc[k]
                 shown = interval(one["estimate"], one["ci_low"], one["ci_high"], digits)
@@ -340,7 +363,14 @@ def rates_table(
     header = [labels.get("group", "Group")]
     header += [labels.get(c, c if c == "n" else c.capitalize()) for c in counts]
     header += [labels.get(m, _capital(names_of[m])) for m in wanted]
-    return Table(header, sections, caption or "", [_intervals(result), *_policy(result)])
+    notes = [_intervals(result), *_policy(result)]
+    return Table(header, sections, caption or "", notes, attributes=named)
+
+
+def _count(value: float) -> Cell:
+    """A count, which is a number where it is not masked."""
+    known = not np.isnan(value) and value >= 0
+    return Cell(text.count(value), value=int(value) if known else None)
 
 
 def _capital(label: str) -> str:

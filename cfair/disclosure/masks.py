@@ -1,4 +1,4 @@
-"""Disclosure control: which counts may be shown so that no small one can be computed from them.
+"""Which counts may be shown so that no small one can be computed from them.
 
 A table is made of base cells: rows by group, outcome and call, and by treatment where the table
 says who was treated. Every count that a table can show is a sum of base cells, hence a vector of 0
@@ -7,13 +7,12 @@ one is a linear combination of all that is shown, totals and base cells of 0 inc
 tried in an order (all rows, single attributes, groups; the largest first), and kept if they pass.
 
 A masked count is written as ``-t`` where it is small itself, and NaN where it would reveal another.
-Pure functions of integer arrays, but for the words at the end.
+Pure functions of integer arrays.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -28,100 +27,10 @@ Array = NDArray[np.float64]
 
 #: What becomes of a count: shown, masked for being small, masked for what it would reveal.
 SHOWN, SMALL, REVEALING = 0, 1, 2
-#: How the reason of a masked figure begins.
-MASKED = "masked: "
 #: Beyond so many groups the search takes minutes.
 MAX_GROUPS = 200
 #: Squared length below which what is left of a vector of 0 and 1 is rounding.
 _NOTHING = 1e-9
-
-
-def check_below(value: Any, name: str = "suppress_below") -> int | None:
-    """Check the least count that may be shown.
-
-    Parameters
-    ----------
-    value : int or None
-    name : str
-
-    Returns
-    -------
-    int or None
-
-    Raises
-    ------
-    ValueError
-
-    Examples
-    --------
-    >>> check_below(11)
-    11
-    """
-    if value is None:
-        return None
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
-    if not whole or value < 2:
-        raise ValueError(
-            f"{name} must be a whole number of rows from 2 on, such as 11 (CMS) or 20 (All of Us), "
-            f"or None, not {value!r}."
-        )
-    return int(value)
-
-
-def check_base(value: Any, name: str = "round_counts_to") -> int | None:
-    """Check the base that counts are rounded to.
-
-    Parameters
-    ----------
-    value : int or None
-    name : str
-
-    Returns
-    -------
-    int or None
-
-    Raises
-    ------
-    ValueError
-
-    Examples
-    --------
-    >>> check_base(5)
-    5
-    """
-    if value is None:
-        return None
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
-    if not whole or value < 2:
-        raise ValueError(
-            f"{name} must be a whole number of rows from 2 on, such as 5 or 10, or None, not "
-            f"{value!r}."
-        )
-    return int(value)
-
-
-def rounded(counts: Any, base: int) -> NDArray[np.int64]:
-    """Counts as the nearest multiples of a base, a half upwards.
-
-    Examples
-    --------
-    >>> rounded([0, 2, 3, 13], 5)
-    array([ 0,  0,  5, 15])
-    """
-    return np.asarray(np.floor(np.asarray(counts) / base + 0.5) * base, dtype=np.int64)
-
-
-def rounding(base: int | None, by: str = "group, outcome and call") -> str:
-    """How counts were rounded, in a line; empty if they were not.
-
-    Examples
-    --------
-    >>> rounding(5)
-    'rows by group, outcome and call rounded to multiples of 5; all figures are of these counts'
-    """
-    if base is None:
-        return ""
-    return f"rows by {by} rounded to multiples of {base}; all figures are of these counts"
 
 
 def release(
@@ -389,6 +298,8 @@ def protect(
     *,
     secondary: bool = True,
     kept: Array | None = None,
+    shown: Array | None = None,
+    categories: Array | None = None,
 ) -> Protection:
     """Decide what may be shown of rows by group and outcome and call, or by group and category.
 
@@ -403,6 +314,10 @@ def protect(
         Without, only small counts themselves are masked, which does not keep them secret.
     kept : (m, K) array of 0 and 1, optional
         Sums of groups whose rows are masked already, and have to remain so.
+    shown : (m, K) array of 0 and 1, optional
+        Sums of groups whose rows are shown already.
+    categories : (C, L) array of 0 and 1, optional
+        What is counted, if these are sums of the L categories; each of them by default.
 
     Returns
     -------
@@ -443,15 +358,19 @@ def protect(
     filled = np.flatnonzero(cells)
     kinds, need = np.array(_SUBSETS), _NEED
     if cells.ndim == 2:
-        L = cells.shape[1]
-        kinds = np.vstack([np.ones((1, L)), np.eye(L), 1 - np.eye(L)])
-        need = np.repeat([0, 1, 2], [1, L, L])
+        each = np.eye(cells.shape[1]) if categories is None else categories
+        kinds = np.vstack([np.ones((1, cells.shape[1])), each, 1 - each])
+        need = np.repeat([0, 1, 2], [1, len(each), len(each)])
     candidates = _ordered(cells, partitions, kinds, need)[:, filled]
     sensitive = _sensitive(cells, partitions, kinds, below)[:, filled]
     if kept is not None and len(kept):
         sensitive = np.vstack([sensitive, _vectors(kept, kinds[:1])[:, filled]])
     sensitive = sensitive[sensitive.any(axis=1)]
-    span = release(candidates, sensitive, secondary=secondary)
+    known = None
+    if shown is not None:
+        rows = _vectors(shown, kinds[:1])[:, filled]
+        known = release(rows, np.zeros((0, len(filled))))
+    span = release(candidates, sensitive, known, secondary=secondary)
     return Protection(below, cells, span, sensitive)
 
 
@@ -496,7 +415,7 @@ def _sensitive(cells: Array, partitions: Sequence[Array], kinds: Array, below: i
     return np.unique(np.vstack(found), axis=0)
 
 
-# -- how masks are written and said ----------------------------------------------------------------
+# -- how masks are written ------------------------------------------------------------------------
 
 
 def written(values: Array, masks: NDArray[np.integer], below: int) -> Array:
@@ -559,79 +478,12 @@ def count_column(values: Any) -> Any:
     return pd.arrays.IntegerArray(plain, masked)
 
 
-def why_masked(mask: int, below: int) -> str:
-    """Why a figure is masked; empty if it is shown.
+def rounded(counts: Any, base: int) -> NDArray[np.int64]:
+    """Counts as the nearest multiples of a base, a half upwards.
 
     Examples
     --------
-    >>> why_masked(SMALL, 11), why_masked(REVEALING, 11)
-    ('masked: fewer than 11 patients', 'masked: would reveal a smaller cell')
+    >>> rounded([0, 2, 3, 13], 5)
+    array([ 0,  0,  5, 15])
     """
-    if mask == SMALL:
-        return f"{MASKED}fewer than {below} patients"
-    return f"{MASKED}would reveal a smaller cell" if mask == REVEALING else ""
-
-
-def why_rate_masked(mask: int, below: int) -> str:
-    """Why a rate is masked; empty if it is shown.
-
-    Which of its counts is small is not said: with a limit for each of them, one in four small
-    counts of simulated tables of six groups has only one value left, and without none.
-
-    Examples
-    --------
-    >>> why_rate_masked(SMALL, 11)
-    'masked: rests on a count below 11, or would reveal one'
-    """
-    return f"{MASKED}rests on a count below {below}, or would reveal one" if mask else ""
-
-
-#: Numbers of rows in a sentence, which no table of counts answers for.
-_TOLD = re.compile(
-    r"(?<!fewer than )(?<![\w.=/-])\d[\d,]*(?: of \d[\d,]*)?"
-    r"(?= (?:more )?(?:(?:un)?treated|(?:external )?rows?|(?:non-)?events?|patients?)\b)"
-)
-
-
-_EVERY = re.compile(r"\ball \d[\d,]* (?=rows\b)")
-
-
-def quiet(note: str, below: int | None) -> str:
-    """A note without its numbers of rows, where counts are masked.
-
-    Examples
-    --------
-    >>> quiet("F & Other (7 untreated count as 3.2); fewer than 20 events", 11)
-    'F & Other (some untreated count as 3.2); fewer than 20 events'
-    """
-    return note if below is None else _TOLD.sub("some", _EVERY.sub("all ", note))
-
-
-def policy(below: int, counts: Mapping[str, Array], rates: int = 0) -> str:
-    """What was masked, in a line.
-
-    Parameters
-    ----------
-    below : int
-    counts : mapping of str to array
-        Columns of counts with their masks.
-    rates : int, default 0
-        Rates that are masked.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> policy(11, {"n": np.array([5.0, -11.0, np.nan])}, 4)
-    'counts below 11 masked (1 count, 1 more so that it cannot be computed; 4 rates with them)'
-    """
-    every = np.concatenate([np.ravel(v) for v in counts.values()]) if counts else np.zeros(0)
-    few, more = int((every < 0).sum()), int(np.isnan(every).sum())
-    if not few and not more and not rates:
-        return f"counts below {below} masked (none here)"
-    they = "it" if more == 1 else "they"
-    also = f", {more:,} more so that {they} cannot be computed" * bool(more)
-    with_them = f"; {rates:,} rate{'s' * (rates != 1)} with them" * bool(rates)
-    return f"counts below {below} masked ({few:,} count{'s' * (few != 1)}{also}{with_them})"
+    return np.asarray(np.floor(np.asarray(counts) / base + 0.5) * base, dtype=np.int64)

@@ -1,0 +1,392 @@
+"""The combinations of values that the roles of a table in batches have, counted.
+
+They are few, and with how many rows each stands for they are a declaration like any other
+(`cfair.counting` does it in the engine of a lazy table). Read again, every row is one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from cfair.batches import Source
+from cfair.columns import check_finite, formula_column, read_attribute, read_binary, read_score
+from cfair.errors import DataError
+from cfair.frame import Table, is_name
+from cfair.groups import factor
+from cfair.roles import Declared, Roles, given, read_declaration
+
+Integers = NDArray[np.intp]
+
+#: Combinations at most; more are an identifier among the attributes, or very many clusters.
+MAX_COMBINATIONS = 1_000_000
+_BINARY = ("outcome", "treatment", "prediction")
+
+
+@dataclass(eq=False)
+class _Values:
+    """The values that a column has had so far, each with a number, in the order of appearance."""
+
+    values: list[Any] = field(default_factory=list)
+    number: dict[Any, int] = field(default_factory=dict)
+    categorical: bool = False
+    ordered: bool = False
+
+    def add(self, values: Sequence[Any]) -> bool:
+        """Number values; says whether one was new."""
+        new = [v for v in values if v not in self.number]
+        for value in new:
+            self.number[value] = len(self.values)
+            self.values.append(value)
+        return bool(new)
+
+    def learn(self, series: pd.Series, text: bool) -> bool:
+        """Number the values of a batch, categories in their order; says whether one was new."""
+        own = isinstance(series.dtype, pd.CategoricalDtype) and not text
+        if own:
+            self.categorical, self.ordered = True, bool(series.cat.ordered)
+            self.add([_plain(v) for v in series.cat.categories])
+        return self.add(factor(series).levels)
+
+    def codes(self, series: pd.Series) -> Integers:
+        """Numbers of the values of a batch, -1 where one is missing, -2 where it is unknown."""
+        found = factor(series)
+        numbers = [self.number.get(v, -2) for v in found.levels]
+        return np.array([*numbers, -1], dtype=np.intp)[found.codes]
+
+    def column(self, codes: Integers) -> Any:
+        """Values of these numbers, as a column that is read as the whole one would be."""
+        if self.categorical:
+            categories = pd.Index(self.values, tupleize_cols=False)
+            return pd.Categorical.from_codes(codes, categories=categories, ordered=self.ordered)
+        return pd.Series([None if c < 0 else self.values[c] for c in codes], dtype=object)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+@dataclass(frozen=True, eq=False)
+class Combinations:
+    """The combinations in a table, counted.
+
+    Attributes
+    ----------
+    source : Source
+    roles : Roles
+    columns : tuple of (str, str)
+        Role and name of every column that makes up the combinations.
+    others : tuple of str
+        Further columns, of which only the missing values do.
+    n_rows : int
+    lines : pandas.DataFrame
+        A line per combination, sorted by its key; the score is 1 where it reaches the cutoff.
+    repeats : (L,) array of int
+        Rows that have this combination.
+    missing : dict of str to (L,) array of bool
+        By further column, the combinations in which it is missing.
+    own_order : frozenset of str
+        Columns that are categories with an order of their own; levels of others are sorted.
+    """
+
+    source: Source
+    roles: Roles
+    columns: tuple[tuple[str, str], ...]
+    others: tuple[str, ...]
+    n_rows: int
+    lines: pd.DataFrame
+    repeats: NDArray[np.int64]
+    missing: dict[str, NDArray[np.bool_]]
+    own_order: frozenset[str]
+    _values: list[_Values] = field(repr=False)
+    _keys: NDArray[np.int64] = field(repr=False)
+
+    def declared(self) -> Declared:
+        """The combinations as a declaration; a DataError if they do not fit their roles."""
+        return replace(read_declaration(self.lines, self.roles), repeats=self.repeats)
+
+    def tables(
+        self, more: Sequence[str] = (), label: str = "reading"
+    ) -> Iterator[tuple[Table, Integers]]:
+        """Read the table again.
+
+        Parameters
+        ----------
+        more : sequence of str
+            Columns that are needed beside those of the combinations.
+        label : str
+
+        Yields
+        ------
+        table : Table
+        line : (n,) array of int
+            Which combination each row is.
+
+        Raises
+        ------
+        DataError
+            If the rows are not those that were counted.
+        """
+        names = [name for _, name in self.columns]
+        read, changed = 0, False
+        for table in self.source.tables([*names, *self.others, *more], label, self.n_rows):
+            codes = _codes(self.source, self.roles, self.columns, self.others, self._values, table)
+            keys = _keys(codes, self._values)
+            line = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+            read += table.n_rows
+            changed = bool((codes < -1).any() or (self._keys[line] != keys).any())
+            if changed or read > self.n_rows:
+                break
+            yield table, line
+        else:
+            if read == self.n_rows:
+                return
+        what = "other values" if changed else f"{read:,} rows or more" * (read > self.n_rows)
+        raise DataError(
+            f"{self.source.shown} had {self.n_rows:,} rows when it was first read, and now has "
+            f"{what or f'{read:,}'}. Every reading must give the same rows: write them to a "
+            "parquet file first."
+        )
+
+
+def count_combinations(source: Source, roles: Roles, others: Sequence[str]) -> Combinations:
+    """Read a table once, check the columns of its roles, and count their combinations.
+
+    Parameters
+    ----------
+    source : Source
+    roles : Roles
+        Every role a column's name.
+    others : sequence of str
+        Columns of formulas; of those without a role the missing values are counted.
+
+    Returns
+    -------
+    Combinations
+
+    Raises
+    ------
+    DataError
+        As for a table in memory; the message says in which rows.
+    """
+    columns, _ = check_roles(source, roles)
+    with_role = {name for _, name in columns}
+    others = tuple(name for name in map(source.position, others) if name not in with_role)
+    values = [_Values() for _ in range(len(columns) + 1)]  # the last are sets of missing columns
+    parts: list[tuple[NDArray[np.intp], NDArray[np.int64]]] = []
+    n_rows = n_found = 0
+    own_order: set[str] = set()
+    for table in source.tables([*with_role, *others], "rows and groups"):
+        try:
+            _learn(source, roles, columns, values, table)
+            codes = _codes(source, roles, columns, others, values, table, learn=True)
+        except DataError as error:
+            last = n_rows + table.n_rows
+            where = f" (found in rows {n_rows + 1:,} to {last:,} of {source.shown})"
+            raise DataError(f"{error}{where * (n_rows > 0)}") from None
+        n_rows += table.n_rows
+        own_order |= {
+            name
+            for name in {*with_role, *others} - source.text - own_order
+            if isinstance(table.column(name).dtype, pd.CategoricalDtype)
+        }
+        parts.append(_counted(codes, np.ones(table.n_rows, dtype=np.int64), values))
+        n_found += len(parts[-1][1])
+        if n_found > MAX_COMBINATIONS:
+            parts = [_merged(parts, values)]
+            n_found = len(parts[0][1])
+            if n_found > MAX_COMBINATIONS // 2:
+                _refuse_many(columns, values, parts[0])
+    if not n_rows:
+        raise DataError(f"the table has no rows (0 rows, {len(source.names)} columns).")
+    codes, repeats = _merged(parts, values)
+    keys = _keys(codes, values)
+    order = np.argsort(keys)
+    codes, repeats = codes[:, order], repeats[order]
+    _check_events(roles, columns, values, codes, repeats)
+    lines = pd.DataFrame({name: values[j].column(codes[j]) for j, (_, name) in enumerate(columns)})
+    for role, name in columns:
+        if role == "score":
+            lines[name] = lines[name].astype(np.float64)
+    sets = [set(values[-1].values[c]) for c in codes[-1]]
+    missing = {name: np.array([name in lost for lost in sets]) for name in others}
+    return Combinations(
+        source,
+        roles,
+        columns,
+        others,
+        n_rows,
+        lines,
+        repeats,
+        missing,
+        frozenset(own_order),
+        values,
+        keys[order],
+    )
+
+
+def check_roles(source: Source, roles: Roles) -> tuple[tuple[tuple[str, str], ...], Declared]:
+    """Role and column of every role, after all that can be said of them without any row.
+
+    Parameters
+    ----------
+    source : Source
+    roles : Roles
+
+    Returns
+    -------
+    columns : tuple of (str, str)
+    one : Declared
+        Of a single row that was made up.
+
+    Raises
+    ------
+    DataError
+    """
+    found = []
+    for role, value, _ in given(roles):
+        if not is_name(value):
+            raise DataError(
+                f"{role} is given as values, but the table is read by batches, which they cannot "
+                "be matched with. Make it a column of the table and give its name."
+            )
+        found.append((role, source.position(value, role)))
+    invented = {"score": 0.5, "prediction": 1, "groups": "a", "cluster": "a"}
+    invented |= {
+        role: 1 if event is None else event
+        for role, event in (("outcome", roles.outcome_event), ("treatment", roles.treatment_event))
+    }
+    # whether the roles agree with each other does not depend on the rows: one will do
+    one = read_declaration({name: [invented[role]] for role, name in found}, roles)
+    return tuple(found), one
+
+
+def _learn(
+    source: Source,
+    roles: Roles,
+    columns: Sequence[tuple[str, str]],
+    values: list[_Values],
+    table: Table,
+) -> None:
+    """Number what is new in a batch, and check it by its role."""
+    for own, (role, name) in zip(values, columns, strict=False):
+        series = table.column(name, role)
+        if role == "score":
+            own.add((0.0, 1.0))
+            continue
+        check_finite(series, f"{'group' if role == 'groups' else role} column {name!r}")
+        if not own.learn(series, name in source.text):
+            continue
+        event = {"outcome": roles.outcome_event, "treatment": roles.treatment_event}.get(role)
+        if role in _BINARY and event is None:
+            read_binary(series, role, option=None if role == "prediction" else f"{role}_event")
+        elif role == "groups":
+            read_attribute(series)
+
+
+def _codes(
+    source: Source,
+    roles: Roles,
+    columns: Sequence[tuple[str, str]],
+    others: Sequence[str],
+    values: list[_Values],
+    table: Table,
+    *,
+    learn: bool = False,
+) -> Integers:
+    """Numbers of the values, a line per column; of the sets of missing columns in the last."""
+    found = []
+    for own, (role, name) in zip(values, columns, strict=False):
+        series = table.column(name, role)
+        if role != "score":
+            found.append(own.codes(series))
+            continue
+        score = read_score(series)
+        call = score.positive(0.0 if roles.cutoff is None else float(roles.cutoff))
+        found.append(np.where(score.missing, -1, call).astype(np.intp))
+    masks = {name: table.column(name).isna().to_numpy() for name in others}
+    if learn:
+        for name in others:
+            formula_column(table.column(name))  # which refuses what no formula can use
+    some = [name for name, mask in masks.items() if mask.any()]
+    lost = np.zeros(table.n_rows, dtype=np.intp)
+    if some:
+        packed = np.packbits(np.column_stack([masks[name] for name in some]), axis=1)
+        _, first, lost = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+        lost = lost.reshape(-1)
+    else:
+        first = np.zeros(1, dtype=np.intp)
+    sets = [tuple(name for name in some if masks[name][row]) for row in first]
+    if learn:
+        values[-1].add(sets)
+    numbers = np.array([values[-1].number.get(names, -2) for names in sets], dtype=np.intp)
+    found.append(numbers[lost])
+    return np.stack(found)
+
+
+def _keys(codes: Integers, values: list[_Values]) -> NDArray[np.int64]:
+    """One number per combination."""
+    keys = np.zeros(codes.shape[1], dtype=np.int64)
+    for own, code in zip(values, codes, strict=True):
+        keys *= len(own.values) + 1
+        keys += code + 1
+    return keys
+
+
+def _counted(
+    codes: Integers, repeats: NDArray[np.int64], values: list[_Values]
+) -> tuple[Integers, NDArray[np.int64]]:
+    _, first, which = np.unique(_keys(codes, values), return_index=True, return_inverse=True)
+    sums = np.zeros(len(first), dtype=np.int64)
+    np.add.at(sums, which.reshape(-1), repeats)
+    return codes[:, first], sums
+
+
+def _merged(
+    parts: list[tuple[Integers, NDArray[np.int64]]], values: list[_Values]
+) -> tuple[Integers, NDArray[np.int64]]:
+    return _counted(
+        np.hstack([codes for codes, _ in parts]), np.concatenate([n for _, n in parts]), values
+    )
+
+
+def _refuse_many(
+    columns: Sequence[tuple[str, str]],
+    values: list[_Values],
+    part: tuple[Integers, NDArray[np.int64]],
+) -> None:
+    most = max(range(len(columns)), key=lambda j: len(values[j].values))
+    role, name = columns[most]
+    hint = (
+        "By batches about ten thousand clusters can be told apart; leave cluster= out, or name a "
+        "larger unit."
+        if role == "cluster"
+        else "Is it an identifier? Leave it out, or group its values."
+    )
+    raise DataError(
+        f"the roles have more than {len(part[1]):,} combinations of values; {role} column "
+        f"{name!r} alone has {len(values[most].values):,} values in {part[1].sum():,} rows. {hint}"
+    )
+
+
+def _check_events(
+    roles: Roles,
+    columns: Sequence[tuple[str, str]],
+    values: list[_Values],
+    codes: Integers,
+    repeats: NDArray[np.int64],
+) -> None:
+    """Refuse an event that does not occur, with the counts of rows of what does."""
+    events = {"outcome": roles.outcome_event, "treatment": roles.treatment_event}
+    for j, (role, name) in enumerate(columns):
+        if events.get(role) is not None:
+            some = np.bincount(codes[j] + 1, repeats, len(values[j].values) + 1).astype(int)[1:]
+            known = [v == events[role] for v in values[j].values]
+            if not any(known):
+                sample = pd.Series(np.repeat(np.array(values[j].values, dtype=object), some))
+                read_binary(sample.rename(name), role, event=events[role], option=f"{role}_event")

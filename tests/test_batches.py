@@ -1,0 +1,438 @@
+"""A table read by batches gives the figures of the same rows in memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cfair
+from cfair.batches import open_source
+from cfair.errors import (
+    CutoffWarning,
+    DataError,
+    FormulaError,
+    ModelWarning,
+    SmallGroupWarning,
+)
+from cfair.nuisance import logistic
+
+duckdb = pytest.importorskip("duckdb")
+pl = pytest.importorskip("polars")
+pa = pytest.importorskip("pyarrow")
+dataset = pytest.importorskip("pyarrow.dataset")
+
+ROLES = {"outcome": "y", "score": "s", "cutoff": 0.4, "groups": ["sex", "race"]}
+FORMULA = "d ~ sex * race + s + x"
+
+
+def table(n=900, seed=3):
+    rng = np.random.default_rng(seed)
+    x, s = rng.normal(size=n), rng.integers(0, 11, n) / 10
+    sex, race = rng.choice(["M", "F"], n), rng.choice(["w", "b", "o"], n, p=[0.5, 0.3, 0.2])
+    race[: n // 2][race[: n // 2] == "b"] = "w"  # a level that comes late
+    eta = 1.5 * s - 1.2 + 0.4 * x + 0.5 * (sex == "M")
+    unit = pd.Categorical(
+        rng.choice(["day", "night", "icu"], n), ["night", "icu", "never", "day"], ordered=True
+    )
+    return pd.DataFrame(
+        {
+            "y": (rng.random(n) < 0.2 + 0.4 * s).astype(int),
+            "d": (rng.random(n) < 1 / (1 + np.exp(-eta))).astype(int),
+            "s": s,
+            "sex": sex,
+            "race": race,
+            "site": rng.choice([10, 9, 100], n),
+            "word": np.where(np.arange(n) > n - 40, "aa", rng.choice(["z", "k"], n)),
+            "unit": unit,
+            "old": x > 1,
+            "hospital": rng.integers(0, 25, n),
+            "body mass": 20 + 3 * rng.normal(size=n),
+            "x": x,
+        }
+    )
+
+
+def holes(data):
+    """Missing values in groups, score, covariates and outcome."""
+    rng, data = np.random.default_rng(5), data.copy()
+    for name in ("race", "s", "x", "y", "word", "site"):
+        data[name] = data[name].astype(object if name in ("race", "word") else float)
+        data.loc[rng.random(len(data)) < 0.02, name] = None
+    return data
+
+
+def chunks(data, size):
+    return lambda: (data.iloc[i : i + size] for i in range(0, len(data), size))
+
+
+def without_reading(result):
+    return "\n".join(line for line in str(result).splitlines() if not line.startswith("read "))
+
+
+def same(data, formula=FORMULA, source=None, batch_rows=457, rtol=1e-10, every=False, **options):
+    """Both results, after what they are made of was compared, or every table and the print."""
+    roles = {**ROLES, **{k: v for k, v in options.items() if k not in ("truncation", "interval")}}
+    rest = {k: v for k, v in options.items() if k in ("truncation", "interval")}
+    with warnings.catch_warnings(record=True) as one:
+        warnings.simplefilter("always")
+        a = cfair.Audit(data, **roles).counterfactual(formula, **rest)
+    with warnings.catch_warnings(record=True) as two:
+        warnings.simplefilter("always")
+        b = cfair.counterfactual_by_batches(
+            data if source is None else source, formula, batch_rows=batch_rows, **roles, **rest
+        )
+    for frame in ("rates", "marginals", "covariance"):
+        close(getattr(a, frame), getattr(b, frame), rtol)
+    pd.testing.assert_series_equal(
+        a.propensity.coefficients, b.propensity.coefficients, rtol=0, atol=1e-10
+    )
+    assert a.propensity.truncated.sum() == b.propensity.truncated.sum()
+    close(a.overlap.effective, b.overlap.effective, rtol)
+    if a.cohort.suppress_below is None:
+        close(a.overlap.balance, b.overlap.balance, 1e-9)
+        mine, theirs = a.overlap.propensities, b.overlap.propensities
+        pd.testing.assert_frame_equal(mine, theirs, rtol=0, atol=1e-4)
+    if every:
+        for frame in ("overall", "disparities"):
+            close(getattr(a, frame), getattr(b, frame), rtol)
+        for frame in ("contrasts", "test_equal", "gaps"):
+            close(getattr(a, frame)(), getattr(b, frame)(), 100 * rtol)
+        close(a.equivalence("cfpr").pairs, b.equivalence("cfpr").pairs, 100 * rtol)
+        assert without_reading(a) == without_reading(b)
+    assert a.notes == b.notes
+    assert vars(a.cohort.dropped) == vars(b.cohort.dropped)
+    assert [str(w.message) for w in one] == [str(w.message) for w in two]
+    return a, b
+
+
+def close(one, two, rtol):
+    pd.testing.assert_frame_equal(one, two, rtol=rtol, atol=1e-11)
+
+
+# ------------------------------------------------------------------------------- where rows are
+
+
+def parquet(data, folder):
+    data.to_parquet(folder / "one.parquet", row_group_size=211)
+    return folder / "one.parquet"
+
+
+def several(data, folder):
+    for k, part in enumerate((data[:300], data[300:301], data[301:])):
+        part.to_parquet(folder / f"part_{k}.parquet")
+    return str(folder)
+
+
+def lazy(data, folder):
+    if not hasattr(pl.LazyFrame, "collect_batches"):
+        pytest.skip("this polars collects no batches")
+    return pl.from_pandas(data).lazy()
+
+
+SOURCES = {
+    "parquet": parquet,
+    "folder": several,
+    "paths": lambda data, folder: [parquet(data, folder)],
+    "duckdb": lambda data, folder: duckdb.from_arrow(pa.Table.from_pandas(data)),
+    "polars": lazy,
+    "dataset": lambda data, folder: dataset.dataset(parquet(data, folder)),
+    "function": lambda data, folder: chunks(data, 100),
+    "frames": lambda data, folder: [data[:300], data[300:]],
+    "arrow": lambda data, folder: pa.Table.from_pandas(data),
+    "csv": lambda data, folder: (
+        lambda: pd.read_csv(
+            data.to_csv(folder / "t.csv", index=False) or folder / "t.csv", chunksize=150
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", [k for k in SOURCES if k not in ("paths", "frames", "arrow")])
+def test_wherever_the_rows_are(kind, tmp_path):
+    data = holes(table()).drop(columns="unit")
+    source = SOURCES[kind](data, tmp_path)
+    every = kind == "parquet"
+    _, b = same(data, FORMULA + " + word", source, every=every, missing="drop")
+    assert b.cohort.n_read == 900
+    assert b.cohort.n_used < 850
+    assert len(b.cohort.y) <= 48  # combinations, not rows
+    assert b.source.endswith("by batches of 457 rows")
+    assert b.call.startswith("cfair.counterfactual_by_batches(")
+
+
+@settings(max_examples=4)
+@given(st.integers(60, 300), st.integers(60, 300))
+def test_any_batches_give_the_same_numbers(batch_rows, size):
+    data = holes(table(300))
+    same(data, source=chunks(data, size), batch_rows=batch_rows, missing="drop")
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "d ~ sex * race + s + word + unit + old",
+        "d ~ sex:race + C(site) + standardize(x) * s - 1",
+        "d ~ sex + race + s + bs(x, df=4) + center(body mass)",
+        "d ~ C(race, Sum) + sex + I(s >= 0.4) + where(x > 0, 'up', 'down') + scale(x)",
+        "~ sex * race + s + C(unit, Treatment('day')) + C(word)",
+        "d ~ x",  # leaves out score and attributes, and warns of it
+    ],
+)
+def test_designs(formula, tmp_path):
+    data = table()
+    roles = {} if formula.startswith("d") else {"treatment": "d"}
+    same(data, formula, parquet(data, tmp_path), **roles)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"groups": "race", "cluster": "hospital"},
+        {"cluster": "site"},  # three
+        {"missing": "level"},
+        {"missing": "drop", "min_group_size": 130, "small_groups": "drop"},
+        {"min_group_size": 130},
+        {"missing": "drop", "suppress_below": 50},
+        {"truncation": (0.3, 0.6), "interval": "logit"},
+        {"truncation": None},
+        {"groups": ["unit", "old"]},  # an order of its own, and True and False
+        {"groups": ["site", "sex"], "prediction": "old", "score": None, "cutoff": None},
+        {"outcome": "word", "outcome_event": "z", "treatment": "sex", "treatment_event": "F",
+         "groups": "race"},
+        {"cutoff": 0},  # all on one side
+    ],
+)  # fmt: skip
+def test_declarations(options, tmp_path):
+    data = table()
+    if options.get("missing") == "drop":
+        data = holes(data)
+    if options.get("missing") == "level":
+        data.loc[::7, "race"] = None
+    formula = FORMULA
+    if "prediction" in options:
+        formula = "d ~ sex * C(site) + old + x"
+    if "treatment" in options:
+        formula = "~ race + s + x"
+    every = options.get("cluster") == "site"
+    same(data, formula, parquet(data, tmp_path), every=every, **options)
+
+
+def test_what_goes_wrong_in_the_fit_is_said():
+    data = table()
+    data["twice"] = 2 * data["x"]
+    _, b = same(data, FORMULA + " + twice")
+    assert np.isnan(b.propensity.coefficients["twice"])
+    assert "linear combinations" in b.notes[0]
+    data["gone"] = ((data["d"] == 1) & (data["x"] > 0.5)).astype(int)
+    _, b = same(data, FORMULA + " + gone")
+    assert "separated by gone" in b.notes[0]
+    assert any("poor overlap" in note for note in b.notes)
+
+
+def test_a_start_from_a_part_of_the_rows_changes_nothing(monkeypatch):
+    data = table(30_000)
+    cold = cfair.counterfactual_by_batches(data, FORMULA, batch_rows=9999, **ROLES)
+    monkeypatch.setattr(logistic, "_WARM_FROM", 0)
+    warm = cfair.counterfactual_by_batches(data, FORMULA, batch_rows=9999, **ROLES)
+    assert warm.propensity.fit.n_iter < cold.propensity.fit.n_iter
+    close(cold.rates, warm.rates, 1e-9)
+
+
+def test_a_score_of_32_bits_meets_its_cutoff(tmp_path):
+    data = table().astype({"s": np.float32})
+    a, _ = same(data, FORMULA, parquet(data, tmp_path))
+    assert a.cohort.s.mean() == (table()["s"] >= 0.4).mean()
+
+
+def test_memory_goes_with_the_batch():
+    made = table(2_000)
+
+    def peak(times):
+        tracemalloc.start()
+        cfair.counterfactual_by_batches(
+            lambda: iter([made] * times), "d ~ sex * race + s", batch_rows=2_000, **ROLES
+        )
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    peak(1)  # imports
+    assert peak(5) < 1.1 * peak(2)
+
+
+def test_progress_is_shown_when_asked_for(capsys, monkeypatch):
+    import tqdm
+
+    bars = []
+
+    class Bar(tqdm.tqdm):
+        def __init__(self, *args, **options):
+            bars.append((options["desc"], options["total"], options["delay"]))
+            super().__init__(*args, **options)
+
+    monkeypatch.setattr(tqdm, "tqdm", Bar)
+    cfair.counterfactual_by_batches(table(300), FORMULA, progress=True, **ROLES)
+    assert bars[0] == ("rows and groups", None, 1.0)
+    assert {bar[0] for bar in bars[1:]} == {"levels", "transforms", "design", "propensity", "rates"}
+    assert {bar[1] for bar in bars[1:]} == {300}
+    bars.clear()
+    cfair.counterfactual_by_batches(table(300), FORMULA, **ROLES)
+    assert not bars
+
+
+# --------------------------------------------------------------------------------- what is refused
+
+
+def refused(message, source=None, formula=FORMULA, error=DataError, reads=None, **options):
+    """The message, and that the table was read no more often than it had to be."""
+    data, seen = table(300) if source is None else source, []
+
+    def counted():
+        seen.append(1)
+        return chunks(data, 100)()
+
+    given = counted if isinstance(data, pd.DataFrame) else data
+    with pytest.raises(error, match=message):
+        cfair.counterfactual_by_batches(given, formula, **{**ROLES, **options})
+    if reads is not None:
+        assert len(seen) <= 2 + reads  # two looks at the first batch find the columns
+
+
+def test_errors_before_anything_is_read():
+    refused("outcome 'died' is not a column of the table", outcome="died", reads=0)
+    refused("'agee' is not a column", formula="d ~ agee", error=FormulaError, reads=0)
+    refused("needs a cutoff", cutoff=None, reads=0)
+    refused("cutoff must be a number in", cutoff=40, reads=0)
+    refused("two roles: outcome and groups", groups="y", reads=0)
+    refused("the declared treatment is 'old'", treatment="old", reads=0)
+    refused("no treatment is declared", formula="~ sex + s", reads=0)
+    refused("has the outcome 'y' on its right", formula="d ~ y + s", reads=0)
+    refused("outcome is given as values", outcome=np.zeros(300), reads=0)
+    refused("level must be", level=95, error=ValueError, reads=0)
+    refused("batch_rows must be", batch_rows=0, error=ValueError, reads=0)
+    refused("by batches the propensity is a formula", formula="x", reads=0)
+    refused("by batches the propensity is a formula", formula=np.zeros(3), reads=0)
+    for name in ("n_boot", "n_perm", "weights", "outcome_model", "seed"):
+        refused(f"{name}= is not available by batches: .*sample", **{name: 5}, reads=0)
+    refused("unexpected keyword argument 'seeed'", seeed=1, error=TypeError, reads=0)
+
+
+def test_errors_of_sources(tmp_path):
+    refused("there is no file '.*none.parquet'", source=str(tmp_path / "none.parquet"))
+    refused("no file that ends in .parquet", source=tmp_path)
+    (tmp_path / "t.csv").write_text("y,d\n1,0\n")
+    refused(r"is no parquet file .*read_csv\(\"t.csv\"", source=tmp_path / "t.csv")
+    refused("generator, which can be read only once", source=(x for x in [table()]))
+    once = iter([table()])
+    refused("same iterator at each call", source=lambda: once)
+    refused("must return an iterator of data frames", source=table)
+    refused("no batch to be read", source=lambda: iter([]))
+    refused(r"the table has no rows \(0 rows, 12 columns\)", source=lambda: iter([table(90)[:0]]))
+    refused("the table must be the path of a parquet file", source=5)
+    lacking = [table(90), table(90).drop(columns="x")]
+    refused("a batch of the table has no column 'x'", source=lacking)
+    table(90).to_parquet(tmp_path / "a.parquet")
+    table(90).drop(columns="x").to_parquet(tmp_path / "b.parquet")
+    refused("the file 'b.parquet' has no column 'x'", source=tmp_path)
+    two = duckdb.sql("select 1 as y, 2 as y")
+    if list(two.columns).count("y") == 2:
+        refused("more than one column of the name 'y'", source=two)
+
+
+def test_errors_of_values_stop_at_their_batch():
+    data = table(300)
+    refused("'y' must be 0/1", source=data.assign(y=data["y"] + 1), reads=1)
+    late = data.assign(s=np.where(np.arange(300) == 150, 7.0, data["s"]))
+    refused(r"runs from .* to 7 .*rows 101 to 200 of the table", source=late, reads=1)
+    dates = data.assign(x=pd.Timestamp("2020-01-01"))
+    refused("'x' cannot be used in a formula: it is dates", source=dates, reads=1)
+    measured = data.assign(race=data["body mass"])
+    refused("'race' is a measurement", source=measured, reads=1)
+    refused("'late' does not occur in column 'word', which holds 'aa' .39 rows.",
+            outcome="word", outcome_event="late", reads=1)  # fmt: skip
+    refused("has no treated rows: all 300", source=data.assign(d=0), reads=1)
+    refused(r"missing values in 'y' \(10 rows\), .*; 30 of 300 rows", source=holes(data), reads=1)
+    refused(r"missing values in 'x' \(3", source=data.assign(x=[None] * 3 + [1.0] * 297), reads=1)
+    refused("no rows are left of 300", source=data.assign(x=np.nan), missing="drop", reads=1)
+    mixed = [data, data.assign(x="a")]
+    refused(
+        "formula 'd ~ sex .* column 'x': it held numbers in fitting",
+        source=mixed,
+        error=FormulaError,
+    )
+    mixed = [data.assign(x="a"), data]
+    refused("is a category in some batches", source=mixed, error=FormulaError)
+    refused("are more than the 2,000", source=many_words(), formula="d ~ word", error=FormulaError)
+    refused("cluster column 'one' has only one value", source=data.assign(one=1), cluster="one")
+
+
+def many_words():
+    words = [f"w{i}" for i in range(3000)]
+    return pd.concat([table(3000).assign(word=words)] * 2)
+
+
+def test_many_combinations_are_refused(monkeypatch):
+    from cfair import combinations
+
+    monkeypatch.setattr(combinations, "MAX_COMBINATIONS", 300)
+    data = table().assign(one=np.arange(900))
+    refused("cluster column 'one' alone has .* values", source=data, cluster="one")
+    same(data)  # as few as there are by batch are merged
+
+
+def test_a_table_that_changes_is_refused():
+    state = []
+
+    def changing():
+        state.append(1)
+        return iter([table(300 if len(state) < 5 else 301)])
+
+    with pytest.raises(
+        DataError, match=r"^the table had 300 rows when it was first read, and now has"
+    ):
+        cfair.counterfactual_by_batches(changing, FORMULA, **ROLES)
+    state.clear()
+
+    def other():
+        state.append(1)
+        data = table(300)
+        return iter([data if len(state) < 5 else data.assign(race="new")])
+
+    with pytest.raises(DataError, match=r"^the table had .* now has other values"):
+        cfair.counterfactual_by_batches(other, FORMULA, **ROLES)
+
+
+def test_what_a_result_has_not_by_row_is_refused():
+    result = cfair.counterfactual_by_batches(table(), FORMULA, **ROLES)
+    for ask in (lambda: result.propensities, lambda: result.weights, result.plot_overlap):
+        with pytest.raises(DataError, match="read by batches"):
+            ask()
+    with pytest.raises(DataError, match="no bootstrap replicates"):
+        result.bootstrap_intervals()
+    assert result.null_draws.empty
+    assert "rows truncated to" in repr(result.propensity)
+
+
+def test_warnings_point_to_the_caller():
+    with pytest.warns(CutoffWarning) as caught:
+        cfair.counterfactual_by_batches(table(), FORMULA, **{**ROLES, "cutoff": 0.0})
+    assert caught[0].filename == __file__
+    with pytest.warns(SmallGroupWarning):
+        cfair.counterfactual_by_batches(table(), FORMULA, **ROLES, min_group_size=130)
+    with pytest.warns(ModelWarning, match="score test"):
+        cfair.counterfactual_by_batches(table(), "d ~ x", **ROLES)
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_batches_are_no_larger_than_asked_for(kind, tmp_path):
+    source = open_source(SOURCES[kind](table().drop(columns="unit"), tmp_path), 137)
+    for _ in range(2):
+        sizes = [part.n_rows for part in source.tables(["x", "sex"])]
+        assert sum(sizes) == 900
+        assert max(sizes) <= 137
