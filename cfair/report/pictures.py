@@ -64,10 +64,13 @@ def _vector(figure: Any) -> bytes:
 
 def _pixels(figure: Any) -> bytes:
     """A picture in 64 colours, which plots have no more of."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image
 
-    file, small = io.BytesIO(), io.BytesIO()
-    figure.savefig(file, format="png", dpi=_DPI, metadata={"Software": None})
-    with Image.open(file) as image:
-        image.convert("RGB").quantize(64).save(small, format="png", optimize=True)
+    figure.set_dpi(_DPI)
+    canvas = FigureCanvasAgg(figure)  # laid out and drawn once, where savefig does so twice
+    canvas.draw()
+    image = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba())
+    small = io.BytesIO()
+    image.convert("RGB").quantize(64).save(small, format="png", optimize=True)
     return small.getvalue()
