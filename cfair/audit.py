@@ -104,6 +104,10 @@ class Audit:
         little, those of small groups more. Only for what needs counts: `observed`, `interaction`,
         `equivalence`, `representation` and their report; other verbs refuse, and so do weights and
         clusters. With `suppress_below`, rounded counts below that are masked.
+    complete : name or sequence of names, optional
+        Further columns, such as those of a formula, whose missing values count in every analysis as
+        those of a role do, so that all results are of the same rows. Under `suppress_below` results
+        of other rows could be subtracted, and a report leaves them out.
 
     Raises
     ------
@@ -140,7 +144,9 @@ class Audit:
         small_groups: str = "warn",
         suppress_below: int | None = None,
         round_counts_to: int | None = None,
+        complete: str | Sequence[str] = (),
     ) -> None:
+        self._complete = [complete] if isinstance(complete, str) else list(complete)
         self._counted: Declared = declare(
             data,
             Roles(
@@ -160,8 +166,10 @@ class Audit:
                 suppress_below=check_below(suppress_below),
                 round_counts_to=check_base(round_counts_to),
             ),
-            count=True,
+            count=not self._complete,  # by these columns too there would be too many counts
         )
+        if self._complete:
+            self._counts()  # refuses what is missing, or not there
 
     @cached_property
     def _declared(self) -> Declared:
@@ -176,7 +184,8 @@ class Audit:
 
     def _counts(self) -> Cohort:
         """What verbs need that can do with counts by outcome, call and group."""
-        cohort, base = make_cohort(self._counted), self._counted.roles.round_counts_to
+        base = self._counted.roles.round_counts_to
+        cohort = make_cohort(self._counted, self._complete)
         return cohort if base is None else rounded_cohort(cohort, base)
 
     def cohort(self, columns: Sequence[str] = ()) -> Cohort:
@@ -201,7 +210,7 @@ class Audit:
         >>> audit.cohort().n_used, audit.cohort(["bmi"]).n_used
         (5000, 4962)
         """
-        return make_cohort(self._declared, columns)
+        return make_cohort(self._declared, [*self._complete, *columns])
 
     @_recorded
     def observed(
@@ -706,7 +715,7 @@ class Audit:
         return counterfactual(
             make_cohort(
                 self._declared,
-                request.columns,
+                [*self._complete, *request.columns],
                 outcome=request.left_of("outcome"),
                 treatment=request.left_of("propensity"),
                 cluster=cluster,
@@ -885,7 +894,7 @@ class Audit:
         )
         cohort = make_cohort(
             self._declared,
-            request.columns,
+            [*self._complete, *request.columns],
             outcome=request.left,
             cluster=cluster,
             also_missing=request.missing,
@@ -1096,7 +1105,7 @@ class Audit:
         return small_subgroups(
             make_cohort(
                 self._declared,
-                request.columns,
+                [*self._complete, *request.columns],
                 outcome=request.outcome.left,
                 treatment=request.propensity.left,
                 cluster=cluster,
@@ -1129,6 +1138,8 @@ class Audit:
         says who was analysed, what was found and how sure it is, which meaning of "counterfactual"
         it has, what to be careful about, the methods with references, and the calls, versions,
         seeds and a fingerprint of the data. It opens without a network, prints, and holds no rows.
+        Under `suppress_below` a result of other rows than the observed rates is left out with the
+        reason, since masked counts could be computed by subtraction: see `complete`.
 
         Parameters
         ----------
@@ -1151,8 +1162,9 @@ class Audit:
         overwrite : bool, default True
             Whether a file of this name is replaced.
         covariates : sequence of str, optional
-            Columns of Table 1; by default those with a role and those in the models of `results`,
-            unless the table is counted in its engine or rounded.
+            Columns of Table 1; by default those with a role, the treatment and those in the models
+            of `results`, unless the table is counted in its engine or rounded. Text of more than 20
+            levels is left out with a note.
 
         Returns
         -------
@@ -1202,7 +1214,7 @@ class Audit:
         return write_report(
             path,
             results,
-            declaration=declaration_text(self._counted.roles),
+            declaration=declaration_text(self._counted.roles, complete=self._complete),
             observe=partial(self.observed, level=level),
             represent=partial(self.representation, level=level),
             describe=partial(self._tables_one, covariates) if in_rows or covariates else None,
@@ -1231,15 +1243,17 @@ class Audit:
         self, covariates: Sequence[str] | None, used: Sequence[str]
     ) -> list[TableOneResult]:
         """Table 1 by group, or by each attribute where there are too many groups for a page."""
+        from cfair.analyses.table_one import table_one
+
         declared = self._declared
         aside = [a.name for a in declared.attributes]
         roles = [name for name in declared.by_name if name not in aside]
         known = [n for n in used if n not in aside and n in map(str, declared.table.names)]
         wanted = covariates or list(dict.fromkeys([*roles, *known]))
-        if self.cohort().groups.n_groups <= 8:
-            return [self.table_one(wanted)]
-        few = [a for a in declared.attributes if len(a.levels) <= 8]
-        return [self.table_one(wanted, by=a.name) for a in few]
+        cohort = self.cohort()
+        few = [a.name for a in declared.attributes if len(a.levels) <= 8]
+        by = [None] if cohort.groups.n_groups <= 8 else few
+        return [table_one(cohort, declared, wanted, by=name, lenient=True) for name in by]
 
     @_recorded
     def table_one(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,14 @@ _ACCEPTED = (
     "LazyFrame, a pyarrow Dataset, a function that returns an iterator of data frames, or a data "
     "frame"
 )
+#: What a batch holds, by the name that pandas has for it; other kinds are not compared.
+_KINDS = {
+    "boolean": "True/False",
+    "string": "text",
+    **dict.fromkeys(("integer", "floating", "mixed-integer-float", "decimal"), "numbers"),
+}
+_END = object()
+_FOREIGN = ("pyarrow", "polars", "duckdb", "pandas")
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +77,12 @@ class Source:
         return self.names[Table(self.names, pd.RangeIndex(0), None).position(name, role)]
 
     def tables(
-        self, names: Sequence[str], label: str = "reading", n_rows: int | None = None
+        self,
+        names: Sequence[str],
+        label: str = "reading",
+        n_rows: int | None = None,
+        *,
+        check_types: bool = False,
     ) -> Iterator[Table]:
         """Read the table once.
 
@@ -78,13 +94,20 @@ class Source:
             What is done, for the bar.
         n_rows : int, optional
             Rows of the table, if that is known.
+        check_types : bool, default False
+            Compare the types of each column between the batches.
 
         Yields
         ------
         Table
             With at least one row and at most `batch_rows`.
+
+        Raises
+        ------
+        DataError
+            If a batch cannot be read, lacks a column, or has another type than one before it.
         """
-        batches = self._batches(list(dict.fromkeys(names)))
+        batches = self._batches(list(dict.fromkeys(names)), check_types)
         if not self.progress:
             yield from batches
             return
@@ -97,21 +120,60 @@ class Source:
                 yield table
                 bar.update(table.n_rows)
 
-    def _batches(self, names: list[str]) -> Iterator[Table]:
-        for frame in self.frames(names):
-            table = as_table(frame)
+    def _batches(self, names: list[str], check_types: bool) -> Iterator[Table]:
+        seen: dict[str, dict[Any, int]] = {name: {} for name in names}
+        frames = self.frames(names)
+        for number in itertools.count(1):
+            with _named(self.shown):
+                frame = next(frames, _END)
+            if frame is _END:
+                return
+            table = _table_of(frame, number, self.shown)
             for name in names:
                 if name not in map(str, table.names):
                     raise DataError(
-                        f"a batch of {self.shown} has no column {name!r}, which the first one has. "
-                        "Give all batches the same columns."
+                        f"batch {number:,} of {self.shown} has no column {name!r}, which the first "
+                        "one has. Give all batches the same columns."
                     )
+                if check_types and table.n_rows:
+                    self._check_type(table.column(name), number, seen[name])
             if table.n_rows <= self.batch_rows:
                 if table.n_rows:
                     yield table
                 continue
             for first in range(0, table.n_rows, self.batch_rows):
                 yield table.take(np.arange(first, min(first + self.batch_rows, table.n_rows)))
+
+    def _check_type(self, series: pd.Series, number: int, seen: dict[Any, int]) -> None:
+        """Refuse a column that holds, or orders its categories, otherwise than before."""
+        own, levels = isinstance(series.dtype, pd.CategoricalDtype), None
+        if own and series.name not in self.text:
+            levels = (tuple(series.cat.categories), bool(series.cat.ordered))
+        values = series.cat.categories if own else series
+        kind = _KINDS.get(pd.api.types.infer_dtype(values, skipna=True))
+        if kind is None or (kind, levels) in seen or series.isna().all():
+            return
+        if seen:
+            (before, others), first = next(iter(seen.items()))
+            what = f"column {series.name!r} of {self.shown} holds"
+            if kind != before:
+                raise DataError(
+                    f"{what} {before} in batch {first:,} and {kind} in batch {number:,}. Give all "
+                    "batches one type: dtype= of pandas.read_csv, say."
+                )
+            if levels is None or others is None:
+                one, two = ("plain values" if v is None else "categories" for v in (others, levels))
+            else:
+                one, two = (
+                    f"{'ordered ' * v[1]}categories {show_some([repr(c) for c in v[0]])}"
+                    for v in (others, levels)
+                )
+            raise DataError(
+                f"{what} {one} in batch {first:,} and {two} in batch {number:,}, and their order "
+                "tells which is the reference. Give all batches the same categories in the same "
+                "order, or plain values."
+            )
+        seen[kind, levels] = number
 
 
 def open_source(data: Any, batch_rows: int = BATCH_ROWS, *, progress: bool = False) -> Source:
@@ -145,7 +207,9 @@ def open_source(data: Any, batch_rows: int = BATCH_ROWS, *, progress: bool = Fal
     whole = isinstance(batch_rows, (int, np.integer)) and not isinstance(batch_rows, bool)
     if not whole or batch_rows < 1:
         raise ValueError(f"batch_rows must be a whole number >= 1, not {batch_rows!r}.")
-    names, shown, frames, text = _read(data, int(batch_rows))
+    path = isinstance(data, (str, os.PathLike))
+    with _named(repr(str(data)) if path else f"the table, a {type(data).__qualname__},"):
+        names, shown, frames, text = _read(data, int(batch_rows))
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DataError(
@@ -161,11 +225,20 @@ _Opened = tuple[tuple[str, ...], str, Callable[[list[str]], Iterator[Any]], Iter
 def _read(data: Any, batch_rows: int) -> _Opened:
     if isinstance(data, (str, os.PathLike)):
         return _parquet([data], batch_rows)
-    if isinstance(data, (list, tuple)) and data:
-        if all(isinstance(part, (str, os.PathLike)) for part in data):
+    if isinstance(data, (list, tuple)):
+        paths = [isinstance(part, (str, os.PathLike)) for part in data]
+        if not data:
+            raise DataError(f"the {type(data).__name__} of files or data frames is empty.")
+        if all(paths):
             return _parquet(list(data), batch_rows)
+        if any(paths):
+            raise DataError(
+                f"the {type(data).__name__} has {sum(paths)} paths and {len(data) - sum(paths)} "
+                "other entries. Give either paths of parquet files or data frames."
+            )
         return _from_callable(lambda: iter(data))
     if callable(data) and not isinstance(data, pd.DataFrame):
+        _require_no_arguments(data)
         return _from_callable(data)
     if hasattr(data, "__next__"):
         raise DataError(
@@ -178,8 +251,10 @@ def _read(data: Any, batch_rows: int) -> _Opened:
         return _from_duckdb(data, batch_rows)
     if library == "pyarrow" and hasattr(data, "scanner"):
         return _from_dataset(data, batch_rows)
-    if library == "polars" and hasattr(data, "collect_schema") and hasattr(data, "lazy"):
-        lazy = data.lazy()
+    if library == "polars" and hasattr(data, "collect"):
+        from polars.selectors import by_name  # a plain name may be a pattern, such as "*"
+
+        lazy = data
         if not hasattr(lazy, "collect_batches"):
             raise DataError(
                 "this polars has no LazyFrame.collect_batches, which newer ones have. Update it, "
@@ -188,10 +263,11 @@ def _read(data: Any, batch_rows: int) -> _Opened:
         return (
             tuple(lazy.collect_schema().names()),
             "the polars frame",
-            lambda names: lazy.select(names).collect_batches(chunk_size=batch_rows),
+            lambda names: lazy.select(by_name(*names)).collect_batches(chunk_size=batch_rows),
             (),
         )
-    if isinstance(data, (pd.DataFrame, Mapping, Table)) or hasattr(data, "column_names"):
+    in_memory = isinstance(data, (pd.DataFrame, Mapping, Table)) or hasattr(data, "column_names")
+    if in_memory or (library == "polars" and hasattr(data, "to_arrow")):
         table = as_table(data)
         return column_names(table), "the data frame", lambda names: iter([table]), ()
     raise DataError(f"the table must be {_ACCEPTED}, but is a {type(data).__qualname__}.")
@@ -206,11 +282,11 @@ def _from_callable(data: Callable[[], Any]) -> _Opened:
             "only once. Make the iterator inside the function."
         )
     try:
-        frame = next(first, None)
+        frame = next(first, _END)
     finally:
         _close(first)
         _close(again)
-    if frame is None:
+    if frame is _END:
         raise DataError("the table has no rows: there is no batch to be read.")
 
     def frames(names: list[str]) -> Iterator[Any]:
@@ -220,7 +296,42 @@ def _from_callable(data: Callable[[], Any]) -> _Opened:
         finally:
             _close(batches)
 
-    return column_names(frame), "the table", frames, ()
+    return column_names(_table_of(frame, 1, "the table")), "the table", frames, ()
+
+
+def _require_no_arguments(function: Callable[..., Any]) -> None:
+    try:
+        inspect.signature(function).bind()
+    except TypeError as error:
+        raise DataError(
+            f"the function that reads the table is called without arguments, but {error}. Write "
+            "it as lambda: ..., with a default for each argument if there are any."
+        ) from None
+    except ValueError:  # one that is not written in Python shows no arguments
+        pass
+
+
+def _table_of(frame: Any, number: int, shown: str) -> Table:
+    try:
+        return as_table(frame)
+    except DataError as error:
+        raise DataError(f"batch {number:,} of {shown}: {error}") from None
+
+
+@contextmanager
+def _named(shown: str) -> Iterator[None]:
+    """Say what was read when a library fails at it; errors of the user's own code stay."""
+    try:
+        yield
+    except Exception as error:
+        library = type(error).__module__.split(".")[0].lstrip("_")
+        if library not in _FOREIGN and not isinstance(error, (OSError, EOFError, UnicodeError)):
+            raise
+        first = next(iter(str(error).strip().splitlines()), "").rstrip(".")
+        raise DataError(
+            f"{shown} could not be read: {first} ({type(error).__name__}). See that it can be read "
+            "to its end without cfair, or write it to a new parquet file and give its path."
+        ) from error
 
 
 def _iterator(found: Any) -> Iterator[Any]:
@@ -241,10 +352,13 @@ def _close(batches: Any) -> None:
 
 def _from_duckdb(relation: Any, batch_rows: int) -> _Opened:
     _arrow("a duckdb relation")
-    from duckdb import ColumnExpression
+    from duckdb import SQLExpression
+
+    def quoted(name: str) -> Any:  # a column expression would take "*" for all columns
+        return SQLExpression('"' + name.replace('"', '""') + '"')
 
     def frames(names: list[str]) -> Iterator[Any]:
-        chosen = relation.select(*map(ColumnExpression, names))
+        chosen = relation.select(*map(quoted, names))
         read = getattr(chosen, "to_arrow_reader", None) or chosen.fetch_arrow_reader
         return _tables(read(batch_rows))
 
@@ -265,6 +379,14 @@ def _from_dataset(dataset: Any, batch_rows: int) -> _Opened:
 def _parquet(paths: list[Any], batch_rows: int) -> _Opened:
     """Parquet files, whose row groups are read piece by piece."""
     found = [file for path in paths for file in _files(Path(path))]
+    for path in map(Path, paths):
+        if path.is_dir() and any("=" in str(f.relative_to(path).parent) for f in _files(path)):
+            if len(paths) > 1:
+                raise DataError(
+                    f"{str(path)!r} is a folder of hive partitions, whose names are values. Give "
+                    "it alone, or all as one pyarrow.dataset.dataset(..., partitioning='hive')."
+                )
+            return _partitions(Path(os.path.abspath(path)), batch_rows)
     shown = f"the file {found[0].name!r}" if len(found) == 1 else f"{len(found)} parquet files"
     arrow = _arrow("a parquet file")
     from pyarrow.parquet import ParquetFile
@@ -288,7 +410,10 @@ def _parquet(paths: list[Any], batch_rows: int) -> _Opened:
 
     def frames(names: list[str]) -> Iterator[Any]:
         for path in found:
-            with opened(path, [name for name in names if name in text]) as file:
+            with (
+                _named(f"the file {path.name!r}"),
+                opened(path, [name for name in names if name in text]) as file,
+            ):
                 have = file.schema_arrow.names
                 lacking = [name for name in names if name not in have]
                 if lacking:
@@ -303,9 +428,33 @@ def _parquet(paths: list[Any], batch_rows: int) -> _Opened:
     return tuple(schema.names), shown, frames, text
 
 
+def _partitions(folder: Path, batch_rows: int) -> _Opened:
+    """Files in folders such as race=b, which are a column."""
+    _arrow("a folder of partitions")
+    from pyarrow import dataset
+
+    found = _files(folder)
+    table = dataset.dataset(
+        [str(file) for file in found],
+        format="parquet",
+        partitioning="hive",
+        partition_base_dir=str(folder),
+    )
+    for fragment in table.get_fragments():  # what one lacks would be read as missing
+        by_folder = {p.split("=")[0] for p in Path(fragment.path).relative_to(folder).parts[:-1]}
+        lacking = set(table.schema.names) - set(fragment.physical_schema.names) - by_folder
+        if lacking:
+            raise DataError(
+                f"the file {fragment.path!r} has no column {min(lacking)!r}, which others have. "
+                "Give all files the same columns."
+            )
+    names, _, frames, text = _from_dataset(table, batch_rows)
+    return names, f"{len(found)} parquet files in partitions", frames, text
+
+
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
-        found = sorted(path.rglob("*.parquet"))
+        found = sorted(file for file in path.rglob("*.parquet") if file.is_file())
         if not found:
             raise DataError(f"the folder {str(path)!r} has no file that ends in .parquet.")
         return found

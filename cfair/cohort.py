@@ -28,7 +28,7 @@ from cfair.disclosure import (
     rounded,
     small_masks,
 )
-from cfair.errors import CutoffWarning, DataError, SmallGroupWarning, warn
+from cfair.errors import CfairWarning, CutoffWarning, DataError, SmallGroupWarning, warn
 from cfair.frame import show_some
 from cfair.groups import Groups, cross
 from cfair.roles import Declared, Roles, read_declaration
@@ -151,6 +151,8 @@ class Cohort:
     round_counts_to : int, optional
         An entry is a combination of group, outcome and call, and its rows are rounded to a multiple
         of it; see `rounded_cohort`.
+    min_group_size : int, optional
+        Groups with fewer rows were to be warned of, or left out.
     """
 
     y: NDArray[np.int8]
@@ -180,6 +182,7 @@ class Cohort:
     missing_levels: dict[str, str] = field(default_factory=dict)
     suppress_below: int | None = None
     round_counts_to: int | None = None
+    min_group_size: int | None = None
 
     @cached_property
     def protection(self) -> Protection | None:
@@ -305,6 +308,8 @@ def check_rows(declared: Declared) -> Declared:
     """
     roles = declared.roles
     rows = _select_rows(declared, {})
+    for note in declared.alike_labels(rows.keep):
+        warn(f"{note}.", CfairWarning)
     _warn_of_small_groups(rows.small, roles)
     side = _one_side(declared, rows.keep)
     if side and roles.warn_one_call:
@@ -607,6 +612,7 @@ def _assemble(
             a.name: a.missing_level for a in declared.attributes if a.missing_level is not None
         },
         suppress_below=declared.roles.suppress_below,
+        min_group_size=declared.roles.min_group_size,
     )
     small = _small_notes(cohort, rows.small, declared.roles)
     if not small:
@@ -664,6 +670,7 @@ def _without_missing(values: Any) -> Any:
 def _notes(declared: Declared, rows: _Rows) -> tuple[str, ...]:
     binaries = [declared.outcome, declared.treatment]
     notes = [part.note for part in binaries if part is not None and part.note is not None]
+    notes += declared.alike_labels(rows.keep)
     for a in declared.attributes:
         if a.missing_level is not None:
             n = declared.count(rows.keep & (a.codes == len(a.levels) - 1))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import numbers
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +15,10 @@ from numpy.typing import NDArray
 
 from cfair.errors import DataError
 from cfair.frame import show_some
-from cfair.groups import Factor, categorical_of_codes, factor
+from cfair.groups import Factor, categorical_of_codes, factor, shown_levels
 
 _MAX_MEASURED_LEVELS = 50  # more distinct fractions than this are a measurement, not a category
+_MAX_NUMBERS_AS_TEXT = 20  # more levels than this, most of them numbers, are no categories
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +77,8 @@ def read_binary(
         0/1, True/False, nullable forms of these; anything else needs `event`.
     what : str
         The role, for messages.
-    event : optional
-        The value that counts as 1; all others count as 0.
+    event : value, or list of values, optional
+        What counts as 1; all others count as 0.
     option : str, optional
         The argument that `event` comes from, such as "outcome_event".
 
@@ -83,6 +86,9 @@ def read_binary(
     --------
     >>> read_binary(pd.Series(["alive", "dead"], name="status"), "outcome", event="dead").values
     array([0, 1], dtype=int8)
+    >>> answers = pd.Series(["yes", "no", "Yes"], name="died")
+    >>> read_binary(answers, "outcome", event=["yes", "Yes"]).values
+    array([1, 0, 1], dtype=int8)
     """
     name = str(series.name)
     check_finite(series, f"{what} column {name!r}")
@@ -96,16 +102,29 @@ def read_binary(
         is_event = [bool(level) for level in found.levels]
         boolean = any(isinstance(level, bool) for level in found.levels)
         return Binary(name, _decode(found, is_event), True if boolean else 1)
-    is_event = [_same_value(level, event) for level in found.levels]
-    if not any(is_event):
-        raise DataError(
-            f"{option or 'event'}={event!r} does not occur in column {name!r}, which holds "
-            f"{found.describe()}. Give one of these values."
-        )
+    events = event_values(event)
+    if not events:
+        raise DataError(f"{option or 'event'} is empty. Name one value or more of {name!r}.")
+    for value in events:
+        if not any(_same_value(level, value) for level in found.levels):
+            raise DataError(
+                f"{option or 'event'}={value!r} does not occur in column {name!r}, which holds "
+                f"{found.describe()}. Give one of these values."
+            )
+    is_event = [any(_same_value(level, value) for value in events) for level in found.levels]
+    _refuse_other_spellings(found, is_event, option or "event")
     others = [repr(v) for v, hit in zip(found.levels, is_event, strict=True) if not hit]
-    plain = event == 1 and others == ["0"]
-    note = f"{what} {name}: {event!r} is 1, {show_some(others)} 0" if others and not plain else None
-    return Binary(name, _decode(found, is_event), event, note)
+    one = events[0] if len(events) == 1 else " or ".join(shown_levels(events))
+    ones = f"{events[0]!r} is" if len(events) == 1 else f"{', '.join(map(repr, events))} are"
+    plain = len(events) == 1 and one == 1 and others == ["0"]
+    note = f"{what} {name}: {ones} 1, {show_some(others)} 0" if others and not plain else None
+    return Binary(name, _decode(found, is_event), one, note)
+
+
+def event_values(event: Any) -> list[Any]:
+    """The values that are the event, of which one or a list may be given."""
+    several = isinstance(event, (list, tuple, set, frozenset))
+    return list(event) if several else [event]
 
 
 def read_score(series: pd.Series) -> Score:
@@ -133,7 +152,7 @@ def read_score(series: pd.Series) -> Score:
         first = show_some([repr(v) for v in series.dropna().head(3)])
         raise DataError(
             f"score column {name!r} must be numbers in [0, 1], but is {describe_kind(series)} "
-            f"({first}). Convert it, for example with pd.to_numeric(table[{name!r}])."
+            f"({first}). {_text_score_hint(series, name)}"
         )
     check_finite(series, f"score column {name!r}")
     values: NDArray[np.float64] = series.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -145,7 +164,7 @@ def read_score(series: pd.Series) -> Score:
         low, high = float(np.nanmin(values)), float(np.nanmax(values))
         raise DataError(
             f"score column {name!r} must lie in [0, 1], but runs from {low:.6g} to {high:.6g} "
-            f"({int(outside.sum())} rows outside). {_score_hint(low, high)}"
+            f"({int(outside.sum())} rows outside). {_score_hint(name, low, high)}"
         )
     return Score(name, values)
 
@@ -283,6 +302,48 @@ def formula_column(series: pd.Series) -> pd.Series:
     )
 
 
+def refuse_numbers_as_text(
+    name: str, values: Sequence[Any], counts: Sequence[int] | NDArray[Any] | None = None
+) -> None:
+    """Refuse text that is mostly numbers, which a formula would take for many categories.
+
+    Parameters
+    ----------
+    name : str
+        The column, for the message.
+    values : sequence
+        Its different values, without the missing ones.
+    counts : sequence of int, optional
+        Rows of each; without them the values themselves are counted.
+
+    Raises
+    ------
+    DataError
+        If at least half of more than 20 different texts read as numbers.
+    """
+    if len(values) <= _MAX_NUMBERS_AS_TEXT or not all(isinstance(v, str) for v in values):
+        return
+    is_number = pd.to_numeric(pd.Series(list(values), dtype=object), errors="coerce").notna()
+    rows = np.ones(len(values), dtype=int) if counts is None else np.asarray(counts)
+    n, n_numbers = int(rows.sum()), int(rows[is_number.to_numpy()].sum())
+    if 2 * n_numbers < n:
+        return
+    other = [v for v, number in zip(values, is_number, strict=True) if not number]
+    what = "different values" if counts is None else "values"
+    odd = f"{n - n_numbers:,} are not ({show_some([repr(v) for v in other], 4)})" if other else ""
+    said = f"{n_numbers:,} of {n:,} {what} are numbers" + f", {odd}" * bool(odd)
+    coerce, missing = "", ""
+    if other:
+        flags = " ".join(f"--na {shlex.quote(v)}" for v in other[:3])
+        more = " ..." * (len(other) > 3)
+        coerce = ", errors='coerce'"
+        missing = f"name the missing values (command line: {flags}{more}), or "
+    raise DataError(
+        f"column {name!r} is text: {said}. Convert it with pd.to_numeric(table[{name!r}]{coerce}), "
+        f"or {missing}write C({name}) if categories are meant."
+    )
+
+
 def is_text(series: pd.Series) -> bool:
     """Whether a column holds text and nothing else (missing values aside)."""
     return pd.api.types.infer_dtype(series, skipna=True) == "string"
@@ -343,10 +404,59 @@ def _which_event(found: Factor, option: str | None) -> str:
     return f"Say which is {what}: {' or '.join(f'{option}={v}' for v in values)}."
 
 
-def _score_hint(low: float, high: float) -> str:
-    call = "A point score: give its ready call, prediction=score >= its cutoff."
+def _refuse_other_spellings(found: Factor, is_event: list[bool], option: str) -> None:
+    """Refuse a value that is the event but for case or the spaces around it."""
+    parts = list(zip(found.levels, found.counts.tolist(), is_event, strict=True))
+    spelt = {fold(v) for v, _, hit in parts if hit and isinstance(v, str)}
+    alike = [(v, n) for v, n, hit in parts if not hit and isinstance(v, str) and fold(v) in spelt]
+    if alike:
+        also = {fold(v) for v, _ in alike}
+        own = [(v, n) for v, n, hit in parts if hit and isinstance(v, str) and fold(v) in also]
+        shown = show_some([f"{v!r} ({n} rows)" for v, n in own + alike], 8)
+        every = [v for v, _, hit in parts if hit] + [v for v, _ in alike]
+        raise DataError(
+            f"column {found.name!r} holds {shown}, which differ only by case or the spaces around "
+            f"them, and {option} names {len(own)} of these {len(own + alike)}. Write them alike, "
+            f"for example table[{found.name!r}].str.strip().str.lower(), or name all that are the "
+            f"event: {option}={every!r}."
+        )
+
+
+def fold(label: str) -> str:
+    """A label without what a typist varies: case, and spaces around it."""
+    return label.strip().casefold()
+
+
+def _text_score_hint(series: pd.Series, name: str) -> str:
+    column = f"table[{name!r}]"
+    if not is_text(series):
+        return f"Convert it, for example with pd.to_numeric({column})."
+    values = series.dropna().astype(str).str.strip()
+    bare = values.str.rstrip("%")
+    unread = pd.to_numeric(bare, errors="coerce").isna()
+    percent = values.str.endswith("%") & ~unread
+    odd = ""
+    if unread.any():
+        which = show_some([repr(v) for v in series.dropna()[unread].unique()[:4]], 3)
+        odd = f" What is no number ({which}; {int(unread.sum())} rows) becomes missing by it."
+    if percent.any():
+        text = f"{column}.str.rstrip('%')"
+        number = f"pd.to_numeric({text}, errors='coerce')" if odd else f"{text}.astype(float)"
+        if not (percent | unread).all():
+            n = int((~percent & ~unread).sum())
+            odd += f" {n} rows have no % sign: are they percentages too?"
+        return f"Remove the % sign and divide by 100: {number} / 100.{odd}"
+    coerce = ", errors='coerce'" if odd else ""
+    return f"Convert it, for example with pd.to_numeric({column}{coerce}).{odd}"
+
+
+def _score_hint(name: str, low: float, high: float) -> str:
+    call = (
+        "For a score in points make a column of 0/1, which is 1 where the score reaches its "
+        "cutoff, and name it as prediction=."
+    )
     if low < 0:
         return f"Are these log-odds (logit)? Give 1 / (1 + np.exp(-score)). {call}"
     if high <= 100:
-        return f"Is this a percentage? Give score / 100. {call}"
+        return f"Is this a percentage? Divide the column {name!r} by 100 before. {call}"
     return f"Give the predicted probability of the event. {call}"

@@ -13,11 +13,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.util import hash_pandas_object
 
 from cfair.batches import Source
-from cfair.columns import check_finite, formula_column, read_attribute, read_binary, read_score
+from cfair.columns import (
+    check_finite,
+    event_values,
+    formula_column,
+    read_attribute,
+    read_binary,
+    read_score,
+)
 from cfair.errors import DataError
-from cfair.frame import Table, is_name
+from cfair.frame import Table, is_name, show_some
 from cfair.groups import factor
 from cfair.roles import Declared, Roles, given, read_declaration
 
@@ -25,6 +33,7 @@ Integers = NDArray[np.intp]
 
 #: Combinations at most; more are an identifier among the attributes, or very many clusters.
 MAX_COMBINATIONS = 1_000_000
+_MIX = np.uint64(1_000_003)
 _BINARY = ("outcome", "treatment", "prediction")
 
 
@@ -103,6 +112,7 @@ class Combinations:
     repeats: NDArray[np.int64]
     missing: dict[str, NDArray[np.bool_]]
     own_order: frozenset[str]
+    _sums: NDArray[np.uint64] = field(repr=False)
     _values: list[_Values] = field(repr=False)
     _keys: NDArray[np.int64] = field(repr=False)
 
@@ -134,22 +144,30 @@ class Combinations:
         """
         names = [name for _, name in self.columns]
         read, changed = 0, False
+        sums = np.zeros_like(self._sums)
         for table in self.source.tables([*names, *self.others, *more], label, self.n_rows):
-            codes = _codes(self.source, self.roles, self.columns, self.others, self._values, table)
+            codes = _codes(self.roles, self.columns, self.others, self._values, table)
             keys = _keys(codes, self._values)
             line = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
             read += table.n_rows
             changed = bool((codes < -1).any() or (self._keys[line] != keys).any())
             if changed or read > self.n_rows:
                 break
+            sums += _checksums(self.columns, self.others, codes, table)
             yield table, line
         else:
-            if read == self.n_rows:
+            if read == self.n_rows and (sums == self._sums).all():
                 return
-        what = "other values" if changed else f"{read:,} rows or more" * (read > self.n_rows)
+        what = f"{read:,}" + " rows or more" * (read > self.n_rows)
+        if changed or read == self.n_rows:
+            all_names = (*names, *self.others)
+            other = [repr(all_names[j]) for j in np.flatnonzero(sums != self._sums)[:-1]]
+            what = "other values"
+            if not changed:
+                what += f" in {show_some(other)}" if other else " together in a row"
         raise DataError(
-            f"{self.source.shown} had {self.n_rows:,} rows when it was first read, and now has "
-            f"{what or f'{read:,}'}. Every reading must give the same rows: write them to a "
+            f"the readings differ: {self.source.shown} had {self.n_rows:,} rows when it was first "
+            f"read, and now has {what}. Every reading must give the same rows: write them to a "
             "parquet file first."
         )
 
@@ -181,15 +199,17 @@ def count_combinations(source: Source, roles: Roles, others: Sequence[str]) -> C
     parts: list[tuple[NDArray[np.intp], NDArray[np.int64]]] = []
     n_rows = n_found = 0
     own_order: set[str] = set()
-    for table in source.tables([*with_role, *others], "rows and groups"):
+    total = np.zeros(len(columns) + len(others) + 1, dtype=np.uint64)
+    for table in source.tables([*with_role, *others], "rows and groups", check_types=True):
         try:
             _learn(source, roles, columns, values, table)
-            codes = _codes(source, roles, columns, others, values, table, learn=True)
+            codes = _codes(roles, columns, others, values, table, learn=True)
         except DataError as error:
             last = n_rows + table.n_rows
             where = f" (found in rows {n_rows + 1:,} to {last:,} of {source.shown})"
             raise DataError(f"{error}{where * (n_rows > 0)}") from None
         n_rows += table.n_rows
+        total += _checksums(columns, others, codes, table)
         own_order |= {
             name
             for name in {*with_role, *others} - source.text - own_order
@@ -197,14 +217,16 @@ def count_combinations(source: Source, roles: Roles, others: Sequence[str]) -> C
         }
         parts.append(_counted(codes, np.ones(table.n_rows, dtype=np.int64), values))
         n_found += len(parts[-1][1])
-        if n_found > MAX_COMBINATIONS:
+        if n_found > 2 * MAX_COMBINATIONS:  # seldom, so that what is merged is not merged again
             parts = [_merged(parts, values)]
             n_found = len(parts[0][1])
-            if n_found > MAX_COMBINATIONS // 2:
+            if n_found > MAX_COMBINATIONS:
                 _refuse_many(columns, values, parts[0])
     if not n_rows:
         raise DataError(f"the table has no rows (0 rows, {len(source.names)} columns).")
     codes, repeats = _merged(parts, values)
+    if len(repeats) > MAX_COMBINATIONS:
+        _refuse_many(columns, values, (codes, repeats))
     keys = _keys(codes, values)
     order = np.argsort(keys)
     codes, repeats = codes[:, order], repeats[order]
@@ -225,6 +247,7 @@ def count_combinations(source: Source, roles: Roles, others: Sequence[str]) -> C
         repeats,
         missing,
         frozenset(own_order),
+        total,
         values,
         keys[order],
     )
@@ -257,12 +280,16 @@ def check_roles(source: Source, roles: Roles) -> tuple[tuple[tuple[str, str], ..
             )
         found.append((role, source.position(value, role)))
     invented = {"score": 0.5, "prediction": 1, "groups": "a", "cluster": "a"}
-    invented |= {
-        role: 1 if event is None else event
+    events = {
+        role: None if event is None else (*event_values(event), event)[0]
         for role, event in (("outcome", roles.outcome_event), ("treatment", roles.treatment_event))
     }
+    invented |= {role: 1 if event is None else event for role, event in events.items()}
     # whether the roles agree with each other does not depend on the rows: one will do
-    one = read_declaration({name: [invented[role]] for role, name in found}, roles)
+    first: dict[str, Any] = {f"{role}_event": event for role, event in events.items()}
+    one = read_declaration(
+        {name: [invented[role]] for role, name in found}, replace(roles, **first)
+    )
     return tuple(found), one
 
 
@@ -290,7 +317,6 @@ def _learn(
 
 
 def _codes(
-    source: Source,
     roles: Roles,
     columns: Sequence[tuple[str, str]],
     others: Sequence[str],
@@ -327,6 +353,26 @@ def _codes(
     numbers = np.array([values[-1].number.get(names, -2) for names in sets], dtype=np.intp)
     found.append(numbers[lost])
     return np.stack(found)
+
+
+def _checksums(
+    columns: Sequence[tuple[str, str]], others: Sequence[str], codes: Integers, table: Table
+) -> NDArray[np.uint64]:
+    """A sum for each column and one for whole rows, the same in any order and in any batches."""
+    rows: NDArray[Any] = np.zeros(table.n_rows, dtype=np.uint64)
+    sums = []
+    for j, (role, name) in enumerate((*columns, *((None, name) for name in others))):
+        values: Any
+        if role not in (None, "score"):
+            values = codes[j]  # the same whatever type a batch has
+        else:
+            values = table.column(name)
+            if not isinstance(values.dtype, pd.CategoricalDtype) and values.dtype.kind in "biuf":
+                values = values.to_numpy(dtype=np.float64, na_value=np.nan)
+        hashed = hash_pandas_object(pd.Series(values), index=False).to_numpy()
+        sums.append(hashed.sum(dtype=np.uint64))
+        rows = (rows * _MIX) ^ hashed
+    return np.array([*sums, rows.sum(dtype=np.uint64)], dtype=np.uint64)
 
 
 def _keys(codes: Integers, values: list[_Values]) -> NDArray[np.int64]:
@@ -369,7 +415,7 @@ def _refuse_many(
         else "Is it an identifier? Leave it out, or group its values."
     )
     raise DataError(
-        f"the roles have more than {len(part[1]):,} combinations of values; {role} column "
+        f"the roles have more than {MAX_COMBINATIONS:,} combinations of values; {role} column "
         f"{name!r} alone has {len(values[most].values):,} values in {part[1].sum():,} rows. {hint}"
     )
 
@@ -381,12 +427,14 @@ def _check_events(
     codes: Integers,
     repeats: NDArray[np.int64],
 ) -> None:
-    """Refuse an event that does not occur, with the counts of rows of what does."""
+    """Refuse an event that does not occur, or is spelt in two ways, with the counts of rows."""
     events = {"outcome": roles.outcome_event, "treatment": roles.treatment_event}
     for j, (role, name) in enumerate(columns):
         if events.get(role) is not None:
             some = np.bincount(codes[j] + 1, repeats, len(values[j].values) + 1).astype(int)[1:]
-            known = [v == events[role] for v in values[j].values]
-            if not any(known):
-                sample = pd.Series(np.repeat(np.array(values[j].values, dtype=object), some))
-                read_binary(sample.rename(name), role, event=events[role], option=f"{role}_event")
+            each = np.array(values[j].values, dtype=object)
+            try:
+                read_binary(pd.Series(each, name=name), role, event=events[role])
+            except DataError:  # again, so that rows are counted
+                sample = pd.Series(np.repeat(each, some), name=name)
+                read_binary(sample, role, event=events[role], option=f"{role}_event")

@@ -371,16 +371,21 @@ def categorical_of_codes(codes: NDArray[np.intp], levels: Sequence[Any]) -> pd.C
 def shown_levels(levels: Sequence[Any]) -> tuple[str, ...]:
     """Levels as text; those that would look alike (1 and '1') are shown as Python writes them.
 
+    Text with spaces around it is in quotes, since else nobody would see them.
+
     Examples
     --------
     >>> shown_levels([1, "1", "x"])
     ('1', "'1'", 'x')
+    >>> shown_levels(["F", "F "])
+    ('F', "'F '")
     >>> shown_levels([1.0, 2.0])  # whole numbers beside missing values become floats in pandas
     ('1', '2')
     """
     floats = [v for v in levels if isinstance(v, float)]
     whole = all(v.is_integer() and abs(v) < 1e15 for v in floats)
     shown = [str(int(v)) if whole and isinstance(v, float) else str(v) for v in levels]
+    shown = [text if text == text.strip() else repr(text) for text in shown]
     return _distinct(shown, [repr(v) for v in levels])
 
 

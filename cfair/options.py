@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from cfair.errors import DataError
 
 
 def check_option(name: str, value: Any, allowed: Iterable[Any]) -> None:
@@ -84,3 +90,83 @@ def check_count(value: Any, name: str) -> int:
 def is_number(value: Any) -> bool:
     """Whether a value is a real number; True and False are none."""
     return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+
+
+def check_target(target: Path, name: str, *, make: bool = False) -> None:
+    """Refuse a file that cannot be written, before any work.
+
+    Parameters
+    ----------
+    target : Path
+    name : str
+        Of the argument.
+    make : bool, default False
+        Whether its folder is made if it is not there.
+
+    Raises
+    ------
+    DataError
+        With the path and the reason.
+    """
+    with writing(name, target):
+        if target.is_dir():
+            raise DataError(f"{name} {str(target)!r} is a folder. Give the name of a file in it.")
+        if target.exists():
+            if not os.access(target, os.W_OK):
+                raise PermissionError("no permission to write to it")
+            return
+        there = next((p for p in target.absolute().parents if p.exists()), target.parent)
+        if not there.is_dir():
+            raise DataError(f"{name} {str(target)!r}: {str(there)!r} is a file, not a folder.")
+        if not make and not target.parent.is_dir():
+            raise DataError(f"{name} {str(target)!r}: there is no folder {str(target.parent)!r}.")
+        with tempfile.TemporaryFile(
+            dir=there
+        ):  # permissions do not tell: some folders take no file
+            pass
+
+
+@contextmanager
+def writing(name: str, target: Path) -> Iterator[None]:
+    """Turn what an operating system says of a path into an error that names it.
+
+    Parameters
+    ----------
+    name : str
+        Of the argument.
+    target : Path
+
+    Raises
+    ------
+    DataError
+    """
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise DataError(f"{name} {str(target)!r} cannot be written: {why}.") from error
+
+
+def check_path(path: Any, name: str) -> Path:
+    """A path of a name that a file can have.
+
+    Parameters
+    ----------
+    path : path
+    name : str
+        Of the argument.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    DataError
+    """
+    target = Path(path)
+    if "\0" in str(target):
+        raise DataError(f"{name} {str(target)!r} holds a null character, as no file name may.")
+    if any(len(os.fsencode(part)) > 255 for part in target.parts):
+        raise DataError(f"{name} {str(target)!r} has a name of more than 255 bytes.")
+    return target

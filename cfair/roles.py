@@ -15,14 +15,17 @@ from cfair.columns import (
     Score,
     Weights,
     check_cutoff,
+    fold,
     formula_column,
+    is_text,
     read_attribute,
     read_binary,
     read_score,
     read_weights,
+    refuse_numbers_as_text,
 )
 from cfair.errors import DataError
-from cfair.frame import Table, as_table, is_name
+from cfair.frame import Table, as_table, is_name, show_some
 from cfair.groups import Factor, factor
 from cfair.options import check_option
 
@@ -49,8 +52,8 @@ class Roles:
         Rows with the same value belong together.
     weights : name or array, optional
         Sampling weights: for how many people a row stands, on any scale. Non-negative.
-    outcome_event, treatment_event : optional
-        The value that counts as 1.
+    outcome_event, treatment_event : value, or list of values, optional
+        What counts as 1.
     missing : {"raise", "drop", "level"}
         What happens to rows with missing values. "level" makes the missing values of a group
         attribute a level of its own, and refuses all others.
@@ -163,6 +166,57 @@ class Declared:
         if name not in self._formula_columns:
             self._formula_columns[name] = formula_column(self.table.column(name))
         return self._formula_columns[name]
+
+    def check_numbers(self, names: Sequence[str]) -> None:
+        """Refuse numbers that are text for some other text among them, in columns of a formula.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Columns that are not said to be categories.
+
+        Raises
+        ------
+        DataError
+        """
+        for name in names:
+            if name in self.by_name:
+                continue  # which was checked by its role
+            series = self.table.column(name)
+            if is_text(series):
+                found = factor(series)
+                counts = np.bincount(found.codes[~found.missing], self._repeats(~found.missing))
+                refuse_numbers_as_text(name, found.levels, counts)
+
+    def alike_labels(self, rows: NDArray[np.bool_]) -> list[str]:
+        """Labels of an attribute that differ only by case or the spaces around them, in words.
+
+        Parameters
+        ----------
+        rows : (n,) array of bool
+            The rows that are looked at.
+        """
+        told = self.roles.suppress_below is self.roles.round_counts_to is None
+        found = []
+        for a in self.attributes:
+            here = rows & ~a.missing
+            counts = np.bincount(a.codes[here], self._repeats(here), len(a.levels)).astype(int)
+            spelt: dict[str, list[str]] = {}
+            for level, n in zip(a.levels, counts.tolist(), strict=True):
+                if isinstance(level, str) and n:
+                    many = f" ({n:,} row{'s' * (n > 1)})" * told
+                    spelt.setdefault(fold(level), []).append(f"{level!r}{many}")
+            alike = [" and ".join(labels) for labels in spelt.values() if len(labels) > 1]
+            if alike:
+                found.append(
+                    f"{a.name}: labels that differ only by case or the spaces around them are "
+                    f"levels of their own: {show_some(alike)}. To merge them: "
+                    f"table[{a.name!r}].str.strip().str.lower()"
+                )
+        return found
+
+    def _repeats(self, lines: NDArray[np.bool_]) -> NDArray[np.int64] | None:
+        return None if self.repeats is None else self.repeats[lines]
 
     def with_left_side(self, role: str, name: str | None) -> Declared:
         """Take the left side of a formula as outcome or treatment, unless another is declared.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from cfair.errors import DataError
+from cfair.options import check_path, check_target, writing
 
 #: Marks that turn the direction of what stands after them, in the row and beyond it.
 _TURNING = dict.fromkeys([0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)])
@@ -324,9 +326,13 @@ def _apart(text: str) -> str:
     return f"{_FIRST_STRONG_ISOLATE}{flat}{_POP_ISOLATE}" if turned else flat
 
 
+_LINK = re.compile(r"\]\s*[(:\[]|\[\^")
+
+
 def _in_markdown(text: str) -> str:
     flat = _flat(text)
-    for sign in "\\|*_`[]~$":
+    signs = "\\|*_`~$" + ("[]" if _LINK.search(flat) else "")  # brackets alone are no link
+    for sign in signs:
         flat = flat.replace(sign, f"\\{sign}")
     # a tag would be taken for HTML; "<11" is none
     return "".join(
@@ -465,8 +471,15 @@ def to_excel(
     Returns
     -------
     pathlib.Path
+
+    Raises
+    ------
+    DataError
+        If the file cannot be written there.
     """
     openpyxl = _require("openpyxl")
+    target = check_path(path, "path")
+    check_target(target, "path")
     styles = importlib.import_module("openpyxl.styles")
     book = openpyxl.Workbook()
     book.remove(book.active)
@@ -493,8 +506,8 @@ def to_excel(
         _fill(sheet, lines, bold)
     if notes:
         _fill(book.create_sheet(_sheet_name("notes", used)), [(False, [n]) for n in notes], bold)
-    target = Path(path)
-    book.save(target)
+    with writing("path", target):
+        book.save(target)
     return target
 
 

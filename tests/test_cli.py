@@ -99,6 +99,20 @@ def test_a_number_written_as_text_is_found_among_the_values(tmp_path, capsys):
     assert "event 2: 210" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("suffix", [".yaml", ".toml"])
+def test_several_values_can_be_the_event(tmp_path, capsys, suffix):
+    path, settings = tmp_path / "t.csv", tmp_path / f"t{suffix}"
+    t = bad.bl12_text_outcome()
+    t.loc[t.index[t["y"] == "died"][:10], "y"] = "Died"
+    t.to_csv(path, index=False)
+    assert audit(path, "--outcome-event", "died") == 2
+    both = ("--outcome-event", "Died", "--outcome-event", "died")
+    assert "--outcome-event died --outcome-event Died" in capsys.readouterr().err
+    assert audit(path, *both, "--write-settings", str(settings)) == 0
+    assert "210" in capsys.readouterr().out
+    assert '["Died", "died"]' in settings.read_text()
+
+
 BAD_CALLS = [
     (["--propensity", "d ~ nothing"], "'nothing' is not a column"),
     (["--propensity", "d ~ ().__class__"], "formula"),
@@ -491,3 +505,61 @@ def test_settings_that_cannot_be_read_here_say_what_to_install(
     for path, word in (("none.yaml", "no file"), ("audit.ini", "must end in")):
         assert main(["audit", str(table), "--settings", str(tmp_path / path)]) == 2
         assert word in capsys.readouterr().err
+
+
+HOLES = ["--missing", "drop", "--suppress-below", "11", "--propensity", PROPENSITY]
+
+
+@pytest.fixture
+def holes(tmp_path):
+    """A file in which a covariate and the treatment are missing in some rows."""
+    table = bad.cohort(900)
+    table.loc[:35, "age"] = float("nan")
+    table.loc[30:49, "d"] = float("nan")
+    path = tmp_path / "holes.csv"
+    table.to_csv(path, index=False)
+    return path
+
+
+def test_with_masks_all_that_is_printed_and_written_is_of_the_same_rows(holes, tmp_path, capsys):
+    pytest.importorskip("jinja2")
+    out = tmp_path / "out"
+    assert audit(holes, *HOLES, "--out", str(out), "--html", str(tmp_path / "r.html")) == 0
+    said = capsys.readouterr().out
+    used = [line for line in said.splitlines() if line.startswith("cohort ")]
+    assert len(used) == 2
+    assert all("850 used" in line for line in used)
+    for name in ("observed_rates", "counterfactual_rates", "performance_rates"):
+        assert pd.read_csv(out / f"{name}.csv").groupby("metric")["n"].sum().max() <= 850
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "Left out: " not in page
+    assert "d = 1" in page
+
+
+def test_with_masks_missing_covariates_end_before_any_output(holes, tmp_path, capsys):
+    options = [text for text in HOLES if text not in ("--missing", "drop")]
+    assert audit(holes, *options) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "'d' (20 rows)" in captured.err
+    assert "--missing drop" in captured.err
+
+
+@pytest.mark.parametrize("below", ["11", "400"])
+def test_what_masks_keep_from_a_plot_is_said_and_the_rest_is_written(
+    below, table, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda figure, path, **_: path.touch())
+    out = tmp_path / "out"
+    more = ["--suppress-below", below, "--propensity", PROPENSITY, "--n-perm", "5"]
+    assert audit(table, *more, "--out", str(out)) == 0
+    said = capsys.readouterr().out
+    names = {path.name for path in out.iterdir()}
+    assert {"representation.txt", "table_one.md", "observed_rates.csv"} <= names
+    drawn = "representation.png" in names
+    assert drawn == (below == "11")
+    assert drawn != ("Not written: the areas of a mosaic are the counts" in said)
+    assert said.count("Not written: curves are masked by --suppress-below") == 1
+    assert main(["representation", str(table), "--cross", "sex", "race", "--suppress-below", below,
+                 "--out", str(out)]) == 0  # fmt: skip
+    assert drawn != ("Not written: the areas of a mosaic" in capsys.readouterr().out)

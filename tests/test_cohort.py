@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import pickle
 import time
+import warnings
 
 import bad_inputs as bad
 import numpy as np
@@ -19,7 +20,7 @@ from test_frame import FRAMES
 from test_roles import roles, same
 
 from cfair.cohort import Dropped, build_cohort, declare, make_cohort, require_comparison
-from cfair.errors import DataError, SmallGroupWarning
+from cfair.errors import CfairWarning, DataError, SmallGroupWarning
 
 
 def test_arrays_of_a_well_behaved_table():
@@ -387,3 +388,27 @@ def test_dropped_rows_add_up(columns, random, rule):
     assert c.groups.sizes.sum() == c.n_used
     pairs = set(itertools.product(*c.groups.levels))
     assert pairs == set(c.groups.labels)
+
+
+def test_labels_that_look_alike_are_told_once_with_counts():
+    t = bad.cohort()
+    first = t.index[t["sex"] == t["sex"].iloc[0]]
+    label = t["sex"].iloc[0]
+    t["sex"] = t["sex"].astype(object)
+    t.loc[first[:3], "sex"] = f"{label.lower()} "
+    with pytest.warns(CfairWarning, match="differ only by case") as given_:
+        declared = declare(t, roles())
+    told = [str(w.message) for w in given_ if "differ only" in str(w.message)]
+    assert len(told) == 1
+    assert f"'{label}' ({len(first) - 3} rows)" in told[0]
+    assert f"'{label.lower()} ' (3 rows)" in told[0]
+    assert "table['sex'].str.strip().str.lower()" in told[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        notes = make_cohort(declared).notes
+    assert [f"{note}." for note in notes if "differ only" in note] == told
+    merged = t.assign(sex=t["sex"].str.strip().str.lower())
+    assert make_cohort(declare(merged, roles())).notes == ()
+    with pytest.warns(CfairWarning) as given_:
+        declare(t, roles(suppress_below=11))
+    assert not any("rows)" in str(w.message) for w in given_)

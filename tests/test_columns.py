@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cfair.cli.flags import as_options
 from cfair.columns import (
     check_cutoff,
     describe_kind,
@@ -18,6 +19,7 @@ from cfair.columns import (
     read_attribute,
     read_binary,
     read_score,
+    refuse_numbers_as_text,
 )
 from cfair.errors import DataError
 from cfair.frame import plain_column
@@ -256,3 +258,83 @@ def test_what_a_formula_cannot_use(values, message):
 
 def test_describe_kind_of_other_objects():
     assert describe_kind(series(["a"])) == "text"
+
+
+def test_an_event_spelt_in_two_ways_is_refused():
+    values = ["yes"] * 5 + ["Yes"] * 2 + [" YES "] + ["no"] * 4
+    with pytest.raises(DataError) as caught:
+        read_binary(series(values), "outcome", event="yes", option="outcome_event")
+    message = str(caught.value)
+    parts = ["'yes' (5 rows)", "'Yes' (2 rows)", "' YES ' (1 rows)", "names 1 of these 3"]
+    parts += ["table['x'].str.strip().str.lower()", "outcome_event=['yes', ' YES ', 'Yes']"]
+    for part in parts:
+        assert part in message
+    assert "'no'" not in message
+    lowered = series(values).str.strip().str.lower()
+    all_named = read_binary(series(values), "outcome", event=["yes", "Yes", " YES "])
+    assert np.array_equal(all_named.values, read_binary(lowered, "outcome", event="yes").values)
+    with pytest.raises(DataError, match="names 2 of these 3"):
+        read_binary(series(values), "outcome", event=["yes", "Yes"])
+    # non-events may be spelt in any way, since they are all 0
+    assert read_binary(series(["yes", "no", "No"]), "outcome", event="yes").values.sum() == 1
+
+
+def test_several_values_are_the_event():
+    got = read_binary(series(["a", "b", "c", None]), "outcome", event=["a", "c"])
+    assert got.values.tolist() == [1, 0, 1, -1]
+    assert (got.event, got.note) == ("a or c", "outcome x: 'a', 'c' are 1, 'b' 0")
+    one = read_binary(series([0, 1]), "outcome", event=[1])
+    assert (one.event, one.note) == (1, None)
+    numbers = read_binary(series([1, 2, 3]), "outcome", event=(2, 3))
+    assert (numbers.event, numbers.values.tolist()) == ("2 or 3", [0, 1, 1])
+    with pytest.raises(DataError, match="outcome_event='d' does not occur in column 'x'"):
+        read_binary(series(["a", "b"]), "outcome", event=["a", "d"], option="outcome_event")
+    with pytest.raises(DataError, match="outcome_event is empty"):
+        read_binary(series(["a", "b"]), "outcome", event=[], option="outcome_event")
+
+
+@pytest.mark.parametrize(
+    ("values", "advice", "not_said"),
+    [
+        (
+            ["14.7%", "3 %", None],
+            r"table\['x'\]\.str\.rstrip\('%'\)\.astype\(float\) / 100\.$",
+            "z",
+        ),
+        (["14.7%", "n/k"], r"rstrip\('%'\), errors='coerce'\) / 100\. .*'n/k'; 1 rows", "astype"),
+        (["14.7%", "0.3"], r"1 rows have no % sign", "errors"),
+        (["0.3", "n/k"], r"to_numeric\(table\['x'\], errors='coerce'\)\. .*'n/k'; 1 rows", "%"),
+    ],
+)
+def test_advice_on_scores_that_are_text_can_be_followed(values, advice, not_said):
+    with pytest.raises(DataError, match=advice) as caught:
+        read_score(series(values))
+    assert not_said not in str(caught.value)
+    code = re.search(r"(?:pd|table).*?(?:/ 100|\))(?=\.(?: |$))", str(caught.value))
+    got = eval(code[0], {"pd": pd, "table": {"x": series(values)}, "float": float})
+    assert got.notna().sum() == sum(v not in (None, "n/k") for v in values)
+
+
+def test_advice_on_scores_on_another_scale_names_the_column():
+    with pytest.raises(DataError, match="Divide the column 'x' by 100 before") as caught:
+        read_score(series([0.5, 63.0]))
+    assert "score >=" not in str(caught.value)
+    assert "column of 0/1" in as_options(str(caught.value))
+
+
+def test_numbers_that_other_text_made_text():
+    values = [f"{v}" for v in range(100, 130)]
+    with pytest.raises(DataError) as caught:
+        refuse_numbers_as_text("SBP", [*values, "n/k"], [50] * 30 + [4])
+    assert str(caught.value) == (
+        "column 'SBP' is text: 1,500 of 1,504 values are numbers, 4 are not ('n/k'). Convert it "
+        "with pd.to_numeric(table['SBP'], errors='coerce'), or name the missing values (command "
+        "line: --na n/k), or write C(SBP) if categories are meant."
+    )
+    with pytest.raises(DataError, match="30 of 60 different values are numbers, 30 are not"):
+        refuse_numbers_as_text("SBP", [*values, *(f"ward {v}" for v in values)])
+    with pytest.raises(DataError, match=r"numbers\. Convert it with pd.to_numeric\(table\['x'\]\)"):
+        refuse_numbers_as_text("x", values)
+    refuse_numbers_as_text("SBP", [*values, *(f"ward {v}" for v in values), "x"])
+    refuse_numbers_as_text("site", [*values[:19], "n/k"])
+    refuse_numbers_as_text("SBP", [float(v) for v in values])

@@ -1217,3 +1217,60 @@ def test_rounded_counts_may_be_masked_as_well():
     )
     counts = rates.rates[["n", "events"]].to_numpy(float, na_value=np.nan)
     assert np.nanmin(counts) >= 15
+
+
+# -- results of other rows ------------------------------------------------------------------------
+
+
+def with_holes(n_missing=36, n=1500):
+    """The example with a covariate that some rows miss."""
+    data = example(n, 2)
+    lost = np.random.default_rng(4).choice(n, n_missing, replace=False)
+    return data.assign(sbp=data["sbp"].mask(data.index.isin(data.index[lost])))
+
+
+def page_of(audit, path, *results):
+    page = audit.report(path, *results).read_text(encoding="utf-8")
+    page = re.sub(r"data:image[^\"]+|<style.*?</style>", "", page, flags=re.DOTALL)
+    return " ".join(re.sub(r"<[^>]*>", " ", page).split())
+
+
+@pytest.mark.parametrize(
+    ("n_missing", "said"),
+    [(36, "on 1,464 of the 1,500 rows"), (5, "on other rows than the tables above")],
+)
+def test_a_report_leaves_out_results_of_other_rows(n_missing, said, tmp_path):
+    audit = audit_of(with_holes(n_missing), missing="drop", treatment="d")
+    results = [audit.counterfactual(FORMULA), audit.performance()]
+    results.append(results[0].equivalence("cfpr", margin=(-0.1, 0.1), contrast="difference"))
+    page = page_of(audit, tmp_path / "r.html", *results)
+    assert page.count("Left out: Counterfactual rates") == page.count("Left out: Equivalence") == 1
+    assert page.count(said) == 2
+    assert "complete= names the columns" in page
+    assert "Nothing counterfactual is computed in this report" in page
+    rest = page.replace(said, "")
+    assert f"{1500 - n_missing:,}" not in rest
+    assert "AUC" in rest  # of the same rows, and so it stays
+    plain = audit_of(with_holes(n_missing), None, missing="drop", treatment="d")
+    page = page_of(plain, tmp_path / "p.html", plain.counterfactual(FORMULA))
+    assert "Left out: Counterfactual rates" not in page
+
+
+def test_with_complete_columns_all_results_are_of_the_same_rows(tmp_path):
+    data = with_holes()
+    audit = audit_of(data, missing="drop", treatment="d", complete="sbp")
+    found = [audit.observed(), audit.counterfactual(FORMULA), audit.performance(),
+             audit.group_intervention(outcome_model="~ sbp", membership="~ sbp")]  # fmt: skip
+    for result in found:
+        assert result.cohort.rows.tolist() == np.flatnonzero(data["sbp"].notna()).tolist()
+        assert result.cohort.dropped.by_column == {"sbp": 36}
+    assert audit.representation().cells["n"].sum() <= 1464
+    assert audit.table_one(["age"]).cells["count"].max() == 1464
+    page = page_of(audit, tmp_path / "r.html", *found)
+    assert "Left out: " not in page.replace("Left out, since", "")
+    assert "sbp missing: 36" in page
+    assert "complete=[&#39;sbp&#39;]" in page
+    with pytest.raises(cfair.errors.DataError, match=r"'sbp' \(36 rows\)"):
+        audit_of(data, complete=["sbp"])
+    with pytest.raises(cfair.errors.DataError, match="'spb'"):
+        audit_of(data, missing="drop", complete=["spb"])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +13,14 @@ from statsmodels.stats.proportion import power_proportions_2indep
 
 import cfair
 from cfair.errors import CutoffWarning, DataError
-from cfair.results.gaps import COLUMNS, EQUALIZED_ODDS, detectable_gap
+from cfair.results.gaps import (
+    COLUMNS,
+    EQUALIZED_ODDS,
+    detectable_gap,
+    p_heading,
+    simultaneous_pairs,
+)
+from cfair.results.report import largest_gap_lines
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +231,77 @@ def test_the_print_brackets_severity_that_may_be_noise(result):
     assert lines[0].endswith("(severe)")  # TPR: [.000 .325]
     assert lines[1].endswith(" severe")  # the larger of TPR and FPR
     assert "(TPR; p: FPR)" in lines[1]
-    assert "severity in brackets: the interval reaches 0" in " ".join(str(result).split())
+    said = " ".join(str(result).split())
+    assert "'severe' and 'moderate' in brackets where the interval reaches 0" in said
+    assert re.search(r"detectable +p \(Holm\) +severity", str(result))
+
+
+def test_paper_tables_read_as_the_print_does(result, tmp_path):
+    import openpyxl
+
+    book = openpyxl.load_workbook(result.to_excel(tmp_path / "gaps.xlsx", "gaps"))
+    sheet = "\n".join(str(c.value) for row in book["table"].iter_rows() for c in row)
+    for text in (result.to_markdown("gaps"), result.to_latex("gaps"), sheet):
+        for said in ("lowest/highest", "p (Holm)", "TPR or FPR (TPR; p: FPR)", "(severe)",
+                     "(moderate)", "'severe' and 'moderate' in brackets where"):  # fmt: skip
+            assert said in text
+        assert "(acceptable)" not in text
+    assert "p (Benjamini" not in result.to_markdown("gaps")
+    assert "(schwer)" in result.to_markdown("gaps", labels={"severe": "schwer"})
+
+
+@pytest.mark.parametrize(
+    ("family", "heading"),
+    [
+        ("Holm over 15 p-values (5 metrics)", "p (Holm)"),
+        ("not adjusted, 3 p-values (1 metric)", "p"),
+    ],
+)
+def test_adjusted_p_values_are_headed_by_their_adjustment(family, heading):
+    assert p_heading(pd.DataFrame({"family": [family]})) == heading
+
+
+def tiny_groups():
+    """4,000 patients, of whom one flagged and one not are alone in their groups."""
+    sex = np.repeat(["Male", "Female"], 2000)
+    kind = np.where(np.arange(4000) % 2, "a", "b").astype(object)
+    flagged = np.zeros(4000, dtype=int)
+    flagged[:350], flagged[2000:2190] = 1, 1
+    kind[0], kind[1999] = "one", "two"
+    return table((np.arange(4000) % 5 == 4).astype(int), flagged, sex).assign(h=kind)
+
+
+def test_simultaneous_pairs_are_the_contrasts_of_their_family():
+    audit = cfair.Audit(tiny_groups(), outcome="y", prediction="s", groups="h")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = audit.observed()
+    pairs = simultaneous_pairs(result.estimates_of("fpr"), result._by("fpr"), 0.95)
+    frame = result.contrasts(metrics="fpr", adjust="max-t")
+    frame = frame[frame["ci_low"].notna()]
+    turned = (frame["estimate"] < 0).to_numpy()
+    assert turned.any()
+    assert not turned.all()
+    np.testing.assert_allclose(pairs["gap"], frame["estimate"].abs())
+    np.testing.assert_allclose(
+        pairs["ci_low"], np.where(turned, -frame["ci_high"], frame["ci_low"])
+    )
+    np.testing.assert_allclose(
+        pairs["ci_high"], np.where(turned, -frame["ci_low"], frame["ci_high"])
+    )
+    assert (pairs["group"] == np.where(turned, frame["reference"], frame["group"])).all()
+
+
+def test_the_largest_gap_in_print_says_that_it_may_be_noise():
+    audit = cfair.Audit(tiny_groups(), outcome="y", prediction="s", groups=["g", "h"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = audit.observed()
+    said = " ".join(" ".join(largest_gap_lines(result, [result.metrics.index("fpr")])).split())
+    assert "Male & one against" in said
+    assert "may be noise; clearest: Male against Female, 0.080 [" in said
+    alone = cfair.Audit(tiny_groups(), outcome="y", prediction="s", groups="g").observed()
+    assert "noise" not in " ".join(largest_gap_lines(alone, [alone.metrics.index("fpr")]))
 
 
 @pytest.mark.parametrize("power", [80, 0, 1, -0.5, "0.8", None, True])

@@ -315,3 +315,9 @@ def test_any_labels_round_trip(rows, random):
     assert again.labels == g.labels
     assert np.array_equal(again.codes, g.codes[order])
     assert g.margin_matrix.sum(axis=0).tolist() == [2.0] * g.n_groups
+
+
+def test_spaces_around_a_label_are_seen():
+    g = make_groups({"sex": ["Female", "Female ", "male"], "site": ["a", "a", " "]})
+    assert g.level_names == (("Female", "'Female '", "male"), ("' '", "a"))
+    assert g.index_of(("Female ", "a")) == g.index_of("'Female ' & a") == 3

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from scipy.stats import chi2 as chi2_law
 
+import cfair
+from cfair.errors import ModelWarning
 from cfair.nuisance import logistic
 from cfair.nuisance.logistic import (
     fit_logistic,
@@ -404,3 +406,43 @@ def test_predictions_outside_a_separated_fit_do_not_hang_on_the_order_of_the_row
         two = fit_logistic(X[train][::-1], y[train][::-1]).predict(X[~train])
         worst = max(worst, float(np.abs(one - two).max()))
     assert worst < 1e-4
+
+
+@pytest.mark.parametrize("coding", ["intercept", "groups"])
+@pytest.mark.parametrize("offset", [1e7, 2e9])
+def test_a_column_far_from_zero_is_centred(offset, coding):
+    X, y = sample(400, 3, seed=8)[:2]
+    first = X[:, 1] > 0
+    constant = [np.ones(400)] if coding == "intercept" else [first, ~first]
+    Z = np.column_stack([*constant, X[:, 2], np.round(40 + 12 * X[:, 2] ** 2 + 5 * X[:, 1])])
+    near = fit_logistic(Z, y)
+    Z[:, -1] += offset
+    far = fit_logistic(Z, y)
+    np.testing.assert_allclose(far.coef[-2:], near.coef[-2:], rtol=1e-8)
+    np.testing.assert_allclose(far.fitted, near.fitted, rtol=1e-9)
+    np.testing.assert_allclose(far.predict(Z), near.fitted, atol=1e-7)
+    again = fit_logistic(Z, y, start=far.coef)
+    np.testing.assert_allclose(again.coef[-1], near.coef[-1], rtol=1e-8)
+
+
+def test_columns_far_from_zero_are_found_and_constants_are_not():
+    x = np.random.default_rng(0).standard_normal(500)
+    X = np.column_stack([np.ones(500), np.full(500, 0.1), x, x + 9e3, x + 2e4, x + 2e9])
+    assert logistic.far_columns(X).tolist() == [False] * 4 + [True] * 2
+
+
+def test_a_far_column_is_warned_of_with_its_mean():
+    data = cfair.load_cohort()
+    data = data.assign(stamp=2e9 + np.round(data["age"]))
+    audit = cfair.Audit(data, outcome="readmitted", score="risk", cutoff=0.5, groups="sex")
+    with pytest.warns(ModelWarning, match=r"stamp \(mean 2e\+09, standard deviation 9\.6\)"):
+        far = audit.counterfactual("treated ~ sex + risk + stamp")
+    near = audit.counterfactual("treated ~ sex + risk + I(stamp - 2e9)")
+    assert any("Centre it" in note for note in far.notes)
+    assert not any("Centre it" in note for note in near.notes)
+    np.testing.assert_allclose(far.rates["estimate"], near.rates["estimate"], rtol=1e-7)
+    with pytest.warns(ModelWarning, match=r"stamp \(mean 2e\+09\)"):
+        cfair.counterfactual_by_batches(
+            data, "treated ~ sex + risk + stamp", outcome="readmitted", score="risk", cutoff=0.5,
+            groups="sex",
+        )  # fmt: skip

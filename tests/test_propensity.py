@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 
 import bad_inputs as bad
 import numpy as np
@@ -142,3 +143,84 @@ def test_a_result_survives_pickling(table):
     pd.testing.assert_frame_equal(again.rates, result.rates)
     with pytest.raises(FormulaError, match="pickled"):
         again.propensity.design.transform(table)
+
+
+def test_numbers_that_are_text_are_no_factor_unless_it_is_said(table):
+    table["SBP"] = (100 + np.arange(len(table)) % 30).astype(str)
+    some = [*table.index[table["d"] == 1][:2], *table.index[table["d"] == 0][:2]]
+    table.loc[some, "SBP"] = "n/k"
+    for formula in (f"{FORMULA} + SBP", "d ~ sex * SBP + s"):
+        with pytest.raises(DataError, match=r"'SBP' is text: 596 of 600 .* 4 are not \('n/k'\)"):
+            audit(table).counterfactual(formula)
+    with pytest.raises(DataError, match="'SBP' is text"):
+        audit(table).counterfactual(FORMULA, outcome_model="y ~ SBP + s + d")
+    numbers = table.assign(SBP=pd.to_numeric(table["SBP"], errors="coerce"))
+    assert audit(numbers, missing="drop").counterfactual(f"{FORMULA} + SBP").cohort.n_used == 596
+    categories = audit(table).counterfactual(f"{FORMULA} + C(SBP)")
+    declared = audit(table.assign(SBP=table["SBP"].astype("category")))
+    np.testing.assert_allclose(
+        categories.rates["estimate"], declared.counterfactual(f"{FORMULA} + SBP").rates["estimate"]
+    )
+
+
+def test_a_treatment_of_several_values(table):
+    table["drug"] = np.where(table["d"] == 1, np.where(table["y"] == 1, "on", "On"), "off")
+    with pytest.raises(DataError, match=r"treatment_event=\['On', 'on'\]|\['on', 'On'\]"):
+        audit(table, treatment_event="on").counterfactual(FORMULA.replace("d ~", "drug ~"))
+    got = audit(table, treatment_event=["on", "On"]).counterfactual(
+        FORMULA.replace("d ~", "drug ~")
+    )
+    want = audit(table).counterfactual(FORMULA)
+    np.testing.assert_array_equal(got.rates["estimate"], want.rates["estimate"])
+    assert "on or On" in str(got)
+
+
+def few_untreated(share):
+    """Groups of sex of 400 and 16 rows, of whom `share` are treated."""
+    rng = np.random.default_rng(4)
+    sex = np.repeat(["F", "M"], [400, 16])
+    treated = np.concatenate([np.arange(400) % 2, np.arange(16) < share]).astype(int)
+    table = pd.DataFrame({"sex": sex, "d": treated, "y": np.arange(416) % 3 == 0})
+    return table.assign(y=table["y"].astype(int), s=rng.random(416).round(3), age=rng.random(416))
+
+
+@pytest.mark.parametrize("below", [None, 11])
+def test_no_score_test_gives_masked_arms_away(below):
+    said = {}
+    for share in (9, 10):
+        with pytest.warns(match="leaves out sex"):
+            result = audit(few_untreated(share), groups="sex", suppress_below=below).counterfactual(
+                "d ~ s + age"
+            )
+        said[share] = [n for n in result.notes if "leaves out sex" in n]
+        assert len(said[share]) == 1
+        assert ("chi2" in said[share][0]) == (below is None)
+    assert (said[9] == said[10]) == (below is not None)
+
+
+@pytest.mark.parametrize("formula", ["d ~ sex", "d ~ sex + s"])
+def test_propensities_and_coefficients_do_not_give_masked_arms_away(formula):
+    table = few_untreated(10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plain = audit(table, groups="sex").counterfactual(formula)
+        masked = audit(table, groups="sex", suppress_below=11).counterfactual(formula)
+    if formula == "d ~ sex":
+        assert np.isclose(plain.overlap.propensities["max"].max(), 10 / 16)
+    of_all = masked.overlap.propensities.set_index("group").loc["all"]
+    assert of_all[["min", "median", "max"]].isna().all(axis=None)
+    assert (of_all["note"] == "masked: would give how many of a group are treated").all()
+    own = masked.overlap.propensities.set_index("group").loc["M"]
+    assert own["max"].isna().all()
+    assert (own["note"].str.startswith("masked: ")).all()
+    assert masked.propensity.coefficients.isna().all()
+    assert "would give how many" in repr(masked.propensity)
+    assert plain.propensity.coefficients.notna().all()
+
+
+def test_a_propensity_without_groups_keeps_its_coefficients():
+    with pytest.warns():
+        result = audit(few_untreated(10), groups="sex", suppress_below=11).counterfactual("d ~ s")
+    assert result.propensity.coefficients.notna().all()
+    of_all = result.overlap.propensities.set_index("group").loc["all"]
+    assert of_all["max"].notna().all()

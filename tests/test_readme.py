@@ -74,6 +74,12 @@ def test_the_observed_family_runs(script, tmp_path, monkeypatch):
     assert names["fitted"].rates["estimate"].notna().any()
 
 
+def test_the_script_of_batches_runs(script, tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    monkeypatch.chdir(tmp_path)
+    run(script, "counterfactual_by_batches")
+
+
 def test_the_other_estimators_run(script):
     pytest.importorskip("sklearn")
     run(script, "small_subgroups")

@@ -21,16 +21,23 @@ import cfair
 from cfair.cli import main
 from cfair.errors import DataError
 from cfair.report import blocks, pictures, size, wording
+from cfair.report import findings as findings_module
 from cfair.report import page as page_module
 from cfair.report.blocks import Figure as ReportFigure
 from cfair.report.colours import DARK, LIGHT, TEXT_ON
-from cfair.report.findings import CARE_BELOW, findings, gap_findings, same_pair
+from cfair.report.findings import (
+    CARE_BELOW,
+    calibration_finding,
+    findings,
+    gap_findings,
+    same_pair,
+)
 from cfair.report.methods import methods
 from cfair.report.patients import cohort_blocks
 from cfair.report.pictures import MOST_BYTES
 from cfair.report.plots import plot_blocks
 from cfair.report.provenance import fingerprint, repeat_blocks, versions
-from cfair.report.rates import rates_table
+from cfair.report.rates import gaps_table, rates_table
 from cfair.results.calls import shown
 from cfair.results.replicated_text import difference_lines
 
@@ -398,6 +405,7 @@ def test_labels_stay_text(tmp_path, no_pictures):
 
 def test_labels_stay_text_in_pictures(monkeypatch):
     monkeypatch.setattr(pictures, "MOST_BYTES", 10**7)
+    monkeypatch.setattr(pictures, "_MOST_PARTS", 10**7)
     table = nasty_table()
     observed = audit_of(table).observed()
     figure = plot_blocks(observed, [])[0]
@@ -493,8 +501,8 @@ def test_findings_say_what_is_unknown_and_never_that_something_is_fair(audit, re
     gaps = gaps[gaps["by"] == "sex x race"].set_index("metric")
     told = ("fpr", "tpr", "selection_rate")
     for metric, (lead, rest) in zip(told, gap_findings(observed), strict=True):
-        known = gaps.loc[metric, "p_adjusted"] < 0.05
-        assert ("groups differ, by" in lead) == known
+        known = observed.gaps().query("metric == @metric")["p_adjusted"].min() < 0.05
+        assert ("groups differ" in lead.replace("whether groups differ", "")) == known
         assert ("cannot tell" in lead) == (not known)
         assert ("no evidence that the groups are alike" in rest) == (not known)
         assert f"{gaps.loc[metric, 'gap']:.2f}" in lead + rest
@@ -512,8 +520,9 @@ def test_groups_differ_by_the_p_value_that_is_printed():
     assert row["p_value"] < 0.05 < row["p_adjusted"]
     assert row["ci_low"] > 0
     lead, rest = gap_findings(observed)[-1]
+    assert ". " not in rest.replace("vs. ", "")
     assert lead == "Share flagged: cannot tell whether groups differ."
-    assert f"adjusted for all gaps of the table, p = {row['p_adjusted']:.3f}" in rest
+    assert f"for all gaps of the table p = {row['p_adjusted']:.3f}" in rest
     assert "a test of these two finds gaps from" in rest
     table["risk"] = (table["risk"] - 0.2 * apart).clip(0, 1)
     assert "groups differ, by" in gap_findings(audit_of(table, groups="sex").observed())[-1][0]
@@ -538,18 +547,82 @@ def test_a_finding_says_that_a_group_is_very_small():
     observed = audit_of(table).observed()
     row = observed.gaps("tpr").iloc[-1]
     size = observed.rates.set_index(["metric", "group"])["n_effective"]["tpr"]
-    few = [g for g in (row["group"], row["reference"]) if size[g] < CARE_BELOW]
-    assert few
+    pair = [row["group"], row["reference"]]
+    assert min(size[g] for g in pair) < CARE_BELOW
     rest = gap_findings(observed)[1][1]
-    for group in few:
-        assert f"The rate of {group} rests on {size[group]:.0f} patient" in rest
-    assert rest.count("rests on") == len(few)
+    told = " and ".join(f"{g} ({size[g]:.0f} patient{'s' * bool(size[g] > 1.5)})" for g in pair)
+    assert f"the widest gap, {row['gap']:.2f}, is between {told} and rests on too few to tell" in (
+        rest
+    )
 
 
 def test_power_is_of_a_pair_chosen_beforehand(audit):
-    rests = [rest for _, rest in gap_findings(audit.observed()) if "80% power" in rest]
+    several = gap_findings(audit.observed()) + gap_findings(audit.performance())
+    rests = [rest for _, rest in several if "80% power" in rest]
     assert rests
-    assert all("for one pair of groups of these sizes, chosen beforehand" in r for r in rests)
+    assert all("chosen beforehand" in r or "a test of these two" in r for r in rests)
+
+
+def tiny_groups():
+    """4,000 patients; sexes differ, and two kinds, flagged and not, have one patient each."""
+    kind = np.where(np.arange(4000) % 2, "a", "b").astype(object)
+    flagged = np.zeros(4000, dtype=int)
+    flagged[:350], flagged[2000:2190] = 1, 1
+    kind[0], kind[1999] = "one", "two"
+    sex = np.repeat(["Male", "Female"], 2000)
+    y = (np.arange(4000) % 5 == 4) & (kind != "two")
+    return pd.DataFrame({"y": y.astype(int), "s": flagged, "sex": sex, "kind": kind})
+
+
+def test_the_clearest_gap_leads_and_the_smallest_groups_do_not():
+    roles = {"outcome": "y", "prediction": "s", "groups": ["sex", "kind"]}
+    observed = cfair.Audit(tiny_groups(), **roles).observed()
+    lead, rest = gap_findings(observed)[0]
+    assert lead.startswith("False positive rate: groups differ, most clearly Male and Female, by ")
+    assert "(95% simultaneous interval 0.0" in lead
+    assert "n = 2,000" in rest
+    assert (
+        "the widest gap, 1.00, is between Male & one (1 patient) and Male & two (1 patient) and "
+        in rest
+    )
+    assert "rests on too few to tell" in rest
+    assert all(text.count(". ") == 0 and text.endswith(".") for text in (lead, rest))
+
+
+def test_where_only_the_test_tells_groups_apart_the_finding_says_so(audit, monkeypatch):
+    observed = audit.observed()
+    table = observed.gaps().assign(p_adjusted=0.001)
+    monkeypatch.setattr(findings_module, "tabled_gaps", lambda result: table)
+    leads = [lead for lead, _ in gap_findings(observed)]
+    only = [lead for lead in leads if "by the test that all are equal (p = 0.001)" in lead]
+    assert only
+    for lead, rest in gap_findings(observed):
+        assert (lead in only) == (" interval " not in lead)
+        assert (" interval −" in rest) == (lead in only)
+
+
+def test_the_score_of_all_patients_has_a_finding_where_it_is_off():
+    table = cohort().reset_index(drop=True)
+    events = table["readmitted"].mean()
+    for factor, word in ((0.5, "underpredicts"), (1.0, ""), (2.0, "overpredicts")):
+        table["risk"] = table["risk"] * 0 + events * factor + 0.001 * (table.index % 7 - 3)
+        performance = audit_of(table, groups="sex").performance()
+        said = calibration_finding(performance)
+        row = performance.overall.set_index("metric").loc["oe_ratio"]
+        assert bool(said) == bool(word)
+        if word:
+            assert said[0][0].startswith(f"The score {word}: {row['estimate']:.2f} events per exp")
+            assert f"{row['ci_low']:.2f} to {row['ci_high']:.2f}" in said[0][0]
+    assert "50% fewer than it expects" in said[0][0]
+
+
+def test_gaps_on_the_page_have_severity_and_say_what_is_adjusted(audit):
+    found = gaps_table(audit.observed(), "Gaps")
+    assert found.head[-2:] == ("p (Holm)", "Severity")
+    rows = [row for part in found.parts for row in part.rows]
+    assert {row[-1] for row in rows} & {"(severe)", "(moderate)"}
+    assert any("(TPR; p: FPR)" in row[1] or "(FPR; p: TPR)" in row[1] for row in rows)
+    assert "'severe' and 'moderate' in brackets where the interval reaches 0" in found.note
 
 
 def test_seeds_of_folds_and_learners_are_on_the_page(audit, small):
@@ -602,11 +675,10 @@ def test_methods_have_weights_clusters_and_groups_left_out():
     assert "summed within clusters (Obuchowski)" in text
     (gone, *_) = observed.cohort.dropped.small_groups
     assert f"Groups with fewer than 40 rows were left out: {gone}" in text
-    flow = str(cohort_blocks(observed.cohort, [], 40))
+    flow = str(cohort_blocks(observed.cohort, []))
     assert f"group {gone} with fewer than 40 rows: " in flow
-    declared = "cfair.Audit(data, groups='g', min_group_size=40, small_groups='drop')"
-    assert page_module._least(declared, observed.cohort) == 40
-    assert page_module._least("cfair.Audit(data, groups='g')", observed.cohort) is None
+    assert wording.least_rows(observed.cohort) == 40
+    assert wording.least_rows(audit_of(table).observed().cohort) is None
 
 
 @pytest.fixture(scope="module")
@@ -631,7 +703,7 @@ def test_masked_pages_have_no_empty_plots_and_say_what_is_masked(masked):
     assert "No contrast can be given" in page.text
     assert "None of 0" not in page.text
     assert "fingerprint of the data. Where" not in page.text
-    assert "Sensitivity by sex: cannot tell whether groups differ." in page.text
+    assert "Sensitivity: cannot tell whether groups differ." in page.text
     described = page.text.partition("Table 2. Patients by group")[2].partition("Table 3")[0]
     assert "masked" in described
     assert "–" not in described
@@ -988,3 +1060,31 @@ def test_a_browser_opens_it_without_complaint(drawn, tmp_path):
     assert done.returncode == 0
     assert "CONSOLE" not in done.stderr
     assert '<section id="repeat"' in done.stdout
+
+
+def test_the_number_of_treated_says_of_which_rows_it_is(monkeypatch):
+    table = cohort(600).reset_index(drop=True)
+    table.loc[:29, "sbp"] = np.nan
+    audit = audit_of(table, missing="drop")
+    ipw = audit.counterfactual(PROPENSITY)
+    n = table["treated"][30:].sum()
+    flow = str(cohort_blocks(audit.observed().cohort, [ipw]))
+    assert f"'{n} ({100 * n / 570:.1f}%)', 'treated = 1, of the 570 rows with covariates'" in flow
+    declared = audit_of(table, missing="drop", treatment="treated").observed().cohort
+    n = table["treated"].sum()
+    flow = str(cohort_blocks(declared, [ipw]))
+    assert f"'{n} ({100 * n / 600:.1f}%)', 'treated = 1'" in flow
+
+
+def test_table_one_of_a_report_has_the_treatment_and_no_names(tmp_path, monkeypatch):
+    monkeypatch.setattr(pictures, "picture", stub)
+    table = cohort(700).assign(ward=[f"ward {k % 24}" for k in range(700)])
+    audit = audit_of(table)
+    ipw = audit.counterfactual("treated ~ age + ward")
+    text = Page(audit.report(tmp_path / "r.html", ipw).read_text(encoding="utf-8")).text
+    patients = text.partition("Patients by group")[2].partition("Who is in the data")[0]
+    assert "treated, n (%)" in patients
+    assert "Left out: ward (neither numbers nor 20 levels or fewer)" in patients
+    assert "age" in patients
+    with pytest.raises(DataError, match="'ward' has 24 levels"):
+        audit.table_one(["ward"])

@@ -357,6 +357,29 @@ def test_standardised_differences(cohort):
     assert smd["treated"] == pytest.approx(abs(p - q) / spread)
 
 
+def test_groups_that_share_no_value_are_infinitely_far_apart():
+    n = 300
+    third = np.arange(n) % 3
+    data = pd.DataFrame(
+        {
+            "group": np.array(["a", "b", "c"])[third],
+            "y": np.arange(n) % 2,
+            "score": np.linspace(0, 1, n),
+            "yes": (third > 0).astype(int),
+            "word": np.where(third == 0, "p", np.where(np.arange(n) % 2, "q", "r")),
+            "dose": np.where(third == 0, 0.1, np.where(third == 1, 0.3, np.linspace(0, 1, n))),
+            "near": np.where(third == 0, 0.1, np.linspace(0, 1, n)),
+        }
+    )
+    audit = cfair.Audit(data, outcome="y", score="score", cutoff=0.5, groups="group")
+    result = audit.table_one(["yes", "word", "dose", "near"], differences=True)
+    smd = result.cells.groupby("covariate")["smd"].first()
+    assert np.isinf(smd[["yes", "word", "dose"]]).all()
+    assert 0 < smd["near"] < 10
+    assert "∞" in str(result)
+    assert any("SMD of ∞" in note for note in result.notes)
+
+
 def test_names_of_patients_are_left_out_and_said(cohort):
     result = audit_of(cohort).table_one()
     assert "number" not in set(result.cells["covariate"])

@@ -16,7 +16,13 @@ from cfair.analyses.counterfactual import (
     untreated_denominators,
     weighted_rows,
 )
-from cfair.analyses.masking import masked_covariance, masked_overlap, masked_rows, treated_masks
+from cfair.analyses.masking import (
+    masked_covariance,
+    masked_overlap,
+    masked_propensity,
+    masked_rows,
+    treated_masks,
+)
 from cfair.analyses.notes import model_notes, overlap_notes
 from cfair.analyses.observed import (
     care_notes,
@@ -87,6 +93,14 @@ _NOT_BY_BATCHES: dict[str, str] = {
     "folds": "the propensity is fitted to all rows",
     "round_counts_to": "the propensity is fitted to rows, not to rounded counts",
 }
+#: What says no more than what happens anyway.
+_HARMLESS: tuple[tuple[str, object], ...] = (
+    ("estimator", "ipw"),
+    ("n_boot", 0),
+    ("n_perm", 0),
+    ("n_jobs", 1),
+    ("exact", False),
+)
 
 
 def counterfactual_by_batches(
@@ -287,7 +301,7 @@ def counterfactual_by_batches(
             *care_notes(cohort, estimates, weighted),
         ),
         estimator=ESTIMATOR_NAMES["ipw"],
-        propensity=found,
+        propensity=masked_propensity(cohort, found),
         joint=joint,
         overlap=diagnostics,
         source=f"{table.shown}, by batches of {plural(table.batch_rows, 'row')}",
@@ -309,7 +323,8 @@ def _refuse(others: dict[str, Any]) -> None:
             raise TypeError(
                 f"counterfactual_by_batches() got an unexpected keyword argument {name!r}"
             )
-        if value is not None and (name, value) != ("estimator", "ipw"):
+        harmless = isinstance(value, (str, int)) and (name, value) in _HARMLESS
+        if value is not None and not harmless:
             raise DataError(
                 f"{name}= is not available by batches: {_NOT_BY_BATCHES[name]}. Leave {name}= out, "
                 "or take a sample of the rows into memory and use "

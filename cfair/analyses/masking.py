@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from cfair.analyses.observed import rate_masks, targets
 from cfair.cohort import Cohort
-from cfair.disclosure import KINDS, MASKED, SMALL, Protection, small_masks, why_rate_masked
+from cfair.disclosure import (
+    KINDS,
+    MASKED,
+    Protection,
+    small_masks,
+    strictest,
+    why_masked,
+    why_rate_masked,
+)
 from cfair.estimators.confusion import RATE_CELLS
 from cfair.estimators.small_subgroup import SmallSubgroupSums
 from cfair.inference.influence import RateCovariance
@@ -25,6 +33,8 @@ Masks = NDArray[np.int8]
 
 #: Values of a column up to which its mean may be solved for how many rows have each.
 FEW_VALUES = 12
+#: Why figures of a propensity that knows the groups are masked.
+ARMS_TOLD = f"{MASKED}would give how many of a group are treated"
 #: The observed rate that is of the same rows as a counterfactual one.
 _SAME: dict[str, str] = {"cfpr": "fpr", "cfnr": "fnr"}
 
@@ -70,7 +80,7 @@ def treated_masks(cohort: Cohort, metrics: Sequence[str]) -> dict[str, Masks] | 
             cells = [untreated(part) for part in RATE_CELLS[_SAME[metric]].indicators()]
             own = protection.rate_masks(member, *cells)
             n = protection.masks(member, KINDS["n"])
-            found[metric] = _worst(own, np.where(n > 0, n, 0))
+            found[metric] = strictest(own, np.where(n > 0, n, 0))
         else:
             found[metric] = observed
     return found
@@ -92,7 +102,7 @@ def small_subgroup_masks(cohort: Cohort, metrics: Sequence[str]) -> dict[str, Ma
     if protection is None:
         return None
     n = protection.masks(targets(cohort), KINDS["n"])
-    return {m: _worst(rate_masks(cohort, _SAME.get(m, m)), n * (m in _SAME)) for m in metrics}
+    return {m: strictest(rate_masks(cohort, _SAME.get(m, m)), n * (m in _SAME)) for m in metrics}
 
 
 def intervention_masks(
@@ -132,14 +142,8 @@ def intervention_masks(
     for metric, kind in zip(("fpr", "fnr"), kinds, strict=True):
         unflagged = untreated(kind)
         own = both.rate_masks(member, unflagged, unflagged + unflagged[..., ::-1])
-        found[metric], found[f"c{metric}"] = own, _worst(own, n)
+        found[metric], found[f"c{metric}"] = own, strictest(own, n)
     return found, both
-
-
-def _worst(*masks: Masks) -> Masks:
-    found = np.stack(masks)
-    worst: Masks = np.where((found == SMALL).any(axis=0), SMALL, found.max(axis=0)).astype(np.int8)
-    return worst
 
 
 def masked_covariance(
@@ -286,12 +290,18 @@ def masked_overlap(
     rest = ["n_effective", "share", "largest_weight"]
     effective.loc[lost, rest] = np.nan
     own = arms.ravel() > 0
+    telling_all, telling_each = _tells_arms(cohort, propensity)
+    shares = np.repeat([telling_each] * K + [telling_all], 2)
     counts = ["n", "truncated_low", "truncated_high"]
     cut = small_masks([found.truncated_low, found.truncated_high], protection.below)
     figures = [c for c in propensities if c not in ("group", "treated", *counts)]
     propensities[counts] = propensities[counts].astype("Int64")
     propensities.loc[own, counts] = pd.NA
-    propensities.loc[own, figures] = np.nan
+    propensities.loc[own | shares, figures] = np.nan
+    propensities["note"] = [
+        why_masked(int(mask), protection.below) or ARMS_TOLD * bool(share)
+        for mask, share in zip(arms.ravel(), shares, strict=True)
+    ]
     # how many rows were cut in each group is more than these counts protect
     propensities[counts[1:]] = propensities[counts[1:]].mask(propensities[counts[1:]] > 0)
     balance = found.balance.copy()
@@ -314,6 +324,56 @@ def masked_overlap(
         truncated_low=int(cut[0]),
         truncated_high=int(cut[1]),
     )
+
+
+def arms_masked(cohort: Cohort) -> bool:
+    """Whether the treated or the untreated of some group are masked.
+
+    Parameters
+    ----------
+    cohort : Cohort
+
+    Returns
+    -------
+    bool
+    """
+    protection = cohort.treated_protection
+    if protection is None:
+        return False
+    member = cohort.groups.target_matrix
+    return any(bool((_arm(protection, member, d) > 0).any()) for d in (0, 1))
+
+
+def _tells_arms(cohort: Cohort, propensity: Propensity | None) -> tuple[bool, bool]:
+    """Whether propensities of all rows, and those of single groups, give masked arms.
+
+    Fitted to groups alone, those of a group are its treated share; the fit's sums over attributes
+    are those of the data, so that shares of some groups give those of others.
+    """
+    if propensity is None or not arms_masked(cohort):
+        return False, False
+    attributes, columns = set(cohort.groups.attributes), propensity.columns
+    fitted, codes = propensity.fitted, cohort.groups.codes
+    flat = len(fitted) == len(codes) and gives_counts(fitted, codes)
+    if columns is None:
+        return flat, flat
+    return flat or bool(attributes & set(columns)), flat or set(columns) <= attributes
+
+
+def masked_propensity(cohort: Cohort, propensity: Propensity) -> Propensity:
+    """A propensity whose coefficients are not shown where they give masked arms.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    propensity : Propensity
+
+    Returns
+    -------
+    Propensity
+    """
+    told, _ = _tells_arms(cohort, propensity)
+    return replace(propensity, masked=ARMS_TOLD) if told else propensity
 
 
 def gives_counts(x: Array, codes: NDArray[np.integer]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from cfair.analyses.masking import arms_masked
 from cfair.analyses.replicates import Replicates
 from cfair.cohort import Cohort
 from cfair.disclosure import is_masked, small_masks
@@ -119,16 +120,17 @@ def _propensity_notes(cohort: Cohort, propensity: Propensity, outcome: Outcome |
     )
     names = [x for x in (cohort.score_name, cohort.prediction_name) if x is not None]
     call = omitted_call(propensity, cohort)
+    told = not arms_masked(cohort)  # a statistic of few groups would give their treated
     in_span = propensity.fit is not None and call is None  # the call is in, by another name
     if names and not in_span and not set(names) & set(propensity.columns):
         notes.append(
             f"the propensity formula leaves out the score: where treatment follows {names[0]!r}, "
-            f"{biased}{_evidence(call)}. Add {names[0]}."
+            f"{biased}{_evidence(call, told)}. Add {names[0]}."
         )
     elif call is not None and call.p_value < 0.001 and cohort.cutoff is not None:
         notes.append(
-            f"treatment follows the call {cohort.rule} beyond the propensity formula (score test "
-            f"chi2({call.df}) = {call.chi2:.1f}, {text.p_value(call.p_value)}). "
+            f"treatment follows the call {cohort.rule} beyond the propensity formula"
+            f"{_evidence(call, told, 'score test')}. "
             f"Add I({cohort.score_name} >= {cohort.cutoff:g})."
         )
     missing = [a for a in cohort.groups.attributes if a not in propensity.columns]
@@ -136,19 +138,18 @@ def _propensity_notes(cohort: Cohort, propensity: Propensity, outcome: Outcome |
         notes.append(
             f"the propensity formula leaves out {', '.join(missing)}: where treatment differs "
             f"between groups, {biased if outcome is not None else 'their ' + biased}"
-            f"{_evidence(omitted_groups(propensity, cohort))}. "
+            f"{_evidence(omitted_groups(propensity, cohort) if told else None)}. "
             f"Add {' * '.join(cohort.groups.attributes)}."
         )
     return notes
 
 
-def _evidence(omitted: Omitted | None) -> str:
-    if omitted is None:
+def _evidence(
+    omitted: Omitted | None, told: bool = True, test: str = "score test of adding it:"
+) -> str:
+    if omitted is None or not told:
         return ""
-    return (
-        f" (score test of adding it: chi2({omitted.df}) = {omitted.chi2:.1f}, "
-        f"{text.p_value(omitted.p_value)})"
-    )
+    return f" ({test} chi2({omitted.df}) = {omitted.chi2:.1f}, {text.p_value(omitted.p_value)})"
 
 
 def overlap_notes(

@@ -170,9 +170,15 @@ def check_replicates(
             "resamples must be a list of arrays of row numbers, one per replicate, not "
             f"{type(resamples).__name__}."
         )
+    perms = check_count(n_perm, "n_perm")
+    if permutations is not None and np.ndim(permutations) and perms not in (0, len(permutations)):
+        raise ValueError(
+            f"n_perm={perms} and permutations of {len(permutations)} replicates contradict each "
+            "other. Leave n_perm= out."
+        )
     return Replicates(
         n_boot=boots,
-        n_perm=check_count(n_perm, "n_perm"),
+        n_perm=perms,
         bootstrap=bootstrap,
         resamples=resamples,
         permutations=permutations,

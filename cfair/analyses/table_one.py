@@ -102,6 +102,7 @@ def table_one(
     by: str | None = None,
     median: Sequence[str] = (),
     differences: bool = False,
+    lenient: bool = False,
 ) -> TableOneResult:
     """Describe the patients of every group.
 
@@ -112,6 +113,8 @@ def table_one(
         Of which the cohort has rows.
     covariates, by, median, differences
         As for `cfair.Audit.table_one`.
+    lenient : bool, default False
+        A column of too many levels among the covariates is left out with a note, not refused.
 
     Returns
     -------
@@ -120,7 +123,7 @@ def table_one(
     Raises
     ------
     DataError
-        If there is no such column or attribute.
+        If there is no such column or attribute, or a category has too many levels.
     """
     groups = cohort.groups
     attributes = list(groups.attributes)
@@ -134,7 +137,7 @@ def table_one(
     inner = own if by is None else levels[attributes.index(by)]
     member = np.vstack([np.ones((1, groups.n_groups)), inner])
     shown = ("Overall", *names)
-    chosen, notes = _columns(cohort, declared, covariates, by)
+    chosen, notes = _columns(cohort, declared, covariates, by, lenient)
     if cohort.protection is not None:
         chosen, more = _without_calls(cohort, declared, chosen)
         notes += more
@@ -164,6 +167,10 @@ def table_one(
             ["SMD: largest standardised difference between two groups (Yang and Dalton 2012)."]
             * differences
         ),
+        *(
+            ["SMD of ∞: two groups differ without spread, as 0% and 100% do, or share no category."]
+            * bool(np.isinf(frame["smd"]).any())
+        ),
         *(["Counts are of rows; sampling weights are not used."] * (cohort.weights is not None)),
         *(
             [
@@ -190,7 +197,11 @@ def table_one(
 
 
 def _columns(
-    cohort: Cohort, declared: Declared, covariates: Sequence[str] | None, by: str | None
+    cohort: Cohort,
+    declared: Declared,
+    covariates: Sequence[str] | None,
+    by: str | None,
+    lenient: bool,
 ) -> tuple[list[str], list[str]]:
     """Names of the covariates, and what was left out."""
     attributes = list(cohort.groups.attributes)
@@ -199,7 +210,8 @@ def _columns(
         for name in wanted:
             if name not in declared.by_name:
                 declared.prepared(name)  # refuses what is not there
-        return wanted, []
+        names = [n for n in wanted if lenient and _is_name(_values(cohort, declared, n))]
+        return [name for name in wanted if name not in names], _said_of(names)
     aside = {p.name for p in (declared.cluster, declared.weights) if p is not None}
     roles = [name for name in declared.by_name if name not in attributes]
     others = [a for a in attributes if by is not None and a != by]
@@ -213,14 +225,19 @@ def _columns(
         except DataError:
             left.append(name)
             continue
-        words = not pd.api.types.is_numeric_dtype(values)
-        (left if words and values.nunique() > MOST_LEVELS else found).append(name)
-    notes = []
-    if left:
-        notes.append(
-            f"Left out: {show_some(left, 6)} (neither numbers nor {MOST_LEVELS} levels or fewer)."
-        )
-    return [*others, *roles, *found], notes
+        (left if _is_name(values) else found).append(name)
+    return [*others, *roles, *found], _said_of(left)
+
+
+def _is_name(values: pd.Series) -> bool:
+    """Whether a column is text of too many levels to be a category."""
+    return not pd.api.types.is_numeric_dtype(values) and values.nunique() > MOST_LEVELS
+
+
+def _said_of(left: Sequence[str]) -> list[str]:
+    """The note on columns that are left out."""
+    said = f"Left out: {show_some(left, 6)} (neither numbers nor {MOST_LEVELS} levels or fewer)."
+    return [said] if left else []
 
 
 def _without_calls(
@@ -425,8 +442,9 @@ def _numeric(
     for j, target in enumerate(member):
         inside = x[(target[cohort.groups.codes] > 0) & ~lost]
         if len(inside) and not masks[j]:
-            sd = inside.std(ddof=1) if len(inside) > 1 else np.nan
-            mean[j] = inside.mean()
+            constant = bool((inside == inside[0]).all())  # which rounding would not say
+            mean[j] = inside[0] if constant else inside.mean()
+            sd = np.nan if len(inside) < 2 else 0.0 if constant else inside.std(ddof=1)
             stats[:2, j] = mean[j], sd
             if median:
                 stats[0, j], stats[2, j], stats[3, j] = np.quantile(inside, [0.5, 0.25, 0.75])
@@ -548,6 +566,8 @@ def _largest(stats: Sequence[tuple[Array, Array]]) -> float:
         if np.isnan(a).any() or np.isnan(b).any() or np.isnan(S).any() or not a.size:
             continue
         d = a - b
-        squared = float(d @ np.linalg.pinv(S) @ d)
-        best = np.fmax(best, np.sqrt(max(squared, 0.0)))
+        weights = np.linalg.pinv(S, rcond=1e-12, hermitian=True) @ d
+        # where neither group varies, any difference is infinitely many standard deviations
+        apart = not np.allclose(S @ weights, d, rtol=0.0, atol=1e-9 * np.abs(d).max())
+        best = np.fmax(best, np.inf if apart else np.sqrt(max(float(d @ weights), 0.0)))
     return float(best)

@@ -36,7 +36,10 @@ audit.yaml:
 
 _COLUMNS: dict[str, tuple[str, dict[str, Any]]] = {
     "outcome": ("the event under study, 0/1", {"required": True, "metavar": "COLUMN"}),
-    "outcome-event": ("the value that is the event, such as yes", {"metavar": "VALUE"}),
+    "outcome-event": (
+        "the value that is the event, such as yes; may be repeated",
+        {"action": "append", "metavar": "VALUE"},
+    ),
     "groups": (
         "protected attributes, crossed; with blanks or commas between",
         {"required": True, "nargs": "+", "metavar": "COLUMN"},
@@ -72,7 +75,10 @@ _COUNTERFACTUAL: dict[str, tuple[str, dict[str, Any]]] = {
         'who is treated: "treated ~ sex * race + risk + age"',
         {"metavar": "FORMULA"},
     ),
-    "treatment-event": ("the value that is treatment, such as surgery", {"metavar": "VALUE"}),
+    "treatment-event": (
+        "the value that is treatment, such as surgery; may be repeated",
+        {"action": "append", "metavar": "VALUE"},
+    ),
     "outcome-model": (
         'who has the event: "died ~ sex * race + risk + age"; rates are then doubly robust',
         {"metavar": "FORMULA"},

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cfair.cli.flags import as_options
 from cfair.errors import CfairError, DataError
 
 if TYPE_CHECKING:
@@ -35,18 +36,24 @@ def check_folder(folder: Path | None) -> None:
 
 
 class Folder:
-    """A folder that is written to, and the names of what was written."""
+    """A folder that is written to, and the names of what was written; and why something was not."""
 
     def __init__(self, path: Path, plots: bool = True) -> None:
         path.mkdir(parents=True, exist_ok=True)
         self.path = path
         self.plots = plots
         self.written: list[str] = []
+        self.without: list[str] = []
 
     def text(self, name: str, text: object) -> None:
         """Write a text; the name has its suffix."""
         (self.path / name).write_text(f"{text}\n", encoding="utf-8")
         self.written.append(name)
+
+    def not_written(self, error: CfairError) -> None:
+        """Keep why something was not written, once for all that has the same reason."""
+        if str(error) not in self.without:
+            self.without.append(str(error))
 
     def table(self, name: str, frame: pd.DataFrame) -> None:
         """Write a table as csv."""
@@ -54,21 +61,27 @@ class Folder:
         self.written.append(f"{name}.csv")
 
     def plot(self, name: str, draw: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-        """Draw a plot and write it as png, if plots are wanted."""
+        """Draw a plot and write it as png, if plots are wanted and it may be drawn."""
         if not self.plots:
             return
         from matplotlib import pyplot
 
-        figure = draw(*args, **kwargs).figure
+        try:
+            figure = draw(*args, **kwargs).figure
+        except CfairError as error:  # disclosure control keeps the counts that it would show
+            self.not_written(error)
+            return
         figure.savefig(self.path / f"{name}.png", dpi=150)
         pyplot.close(figure)
         self.written.append(f"{name}.png")
 
 
-def print_written(path: Path, written: Sequence[str]) -> None:
-    """Say what was written where."""
+def print_written(path: Path, written: Sequence[str], without: Sequence[str] = ()) -> None:
+    """Say what was written where, and what was not, with the reason."""
     print(f"\n{len(written)} files in {path}/:")
     print("  " + "\n  ".join(written))
+    for said in without:
+        print(f"Not written: {as_options(said)}")
 
 
 def left_over(folder: Path, written: Sequence[str]) -> list[str]:
@@ -106,7 +119,6 @@ def write_audit(
         Names of the files, and what could not be written, with the reason.
     """
     folder = Folder(path, asked.plots)
-    without: list[str] = []
     several = int((observed.cohort.groups.sizes > 0).sum()) > 1
     for name, result in (("observed", observed), ("counterfactual", counterfactual)):
         if result is not None:
@@ -126,11 +138,11 @@ def write_audit(
         _write_rates(folder, "performance", performance, several, asked.reference)
         try:
             folder.table("performance_net_benefit", performance.net_benefit())
-            folder.plot("performance_roc", performance.plot_roc)
-            folder.plot("performance_calibration", performance.plot_calibration)
-            folder.plot("performance_net_benefit", performance.plot_net_benefit)
         except CfairError as error:  # disclosure control shows no curves
-            without.append(str(error))
+            folder.not_written(error)
+        folder.plot("performance_roc", performance.plot_roc)
+        folder.plot("performance_calibration", performance.plot_calibration)
+        folder.plot("performance_net_benefit", performance.plot_net_benefit)
     for name, test in tests.items():
         folder.text(f"equivalence_{name}.txt", test)
         folder.table(f"equivalence_{name}_pairs", test.pairs)
@@ -142,8 +154,8 @@ def write_audit(
         folder.table("table_one", patients.cells)
         folder.text("table_one.md", patients.to_markdown())
     except CfairError as error:
-        without.append(str(error))
-    return folder.written, without
+        folder.not_written(error)
+    return folder.written, folder.without
 
 
 def _write_rates(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import difflib
 import re
 import shlex
@@ -67,6 +68,8 @@ def as_options(message: str) -> str:
     --------
     >>> as_options('Say which is the event: outcome_event="yes". Or missing="drop".')
     'Say which is the event: --outcome-event yes. Or --missing drop.'
+    >>> as_options("Name all: outcome_event=['yes', 'Yes'].")
+    'Name all: --outcome-event yes --outcome-event Yes.'
     >>> as_options("Give one, such as margin=(-0.05, 0.05).")
     'Give one, such as --margin -0.05 0.05.'
     >>> as_options("suppress_below must be a whole number.")
@@ -82,6 +85,14 @@ def as_options(message: str) -> str:
             return f"{text} {shlex.quote(value)}"
         return text + " " * bool(re.match(r"[\w(\[]|[-+.]\d", message[found.end() :]))
 
+    def options(found: re.Match[str]) -> str:
+        try:
+            values = ast.literal_eval(found[2])
+        except (SyntaxError, ValueError):  # a bracket in a value
+            return found[0]
+        return " ".join(f"--{found[1].replace('_', '-')} {shlex.quote(str(v))}" for v in values)
+
+    message = re.sub(r"\b(outcome_event|treatment_event)=(\[.*?\])", options, message)
     names = "|".join(_OPTIONS)
     pattern = rf"\b({names})=(?:\(([-.\d]+, [-.\d]+)\)|([\"'])(.*?)\3)?"
     message = re.sub(pattern, option, message)
@@ -125,7 +136,7 @@ def add_inference(parser: Parser, *, n_boot: int, n_perm: int, seed: int) -> Non
         "n-boot": (n_boot, "N", "bootstrap replicates"),
         "n-perm": (n_perm, "N", "permutations of the group labels, for the null"),
         "seed": (seed, "N", "of bootstrap and permutations"),
-        "n-jobs": (1, "N", "processes for the replicates; the numbers stay the same"),
+        "n-jobs": (1, "N", "workers for the replicates; the numbers stay the same"),
     }
     for name, (default, letter, text) in numbers.items():
         group.add_argument(

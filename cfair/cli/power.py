@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from cfair.cli.files import Folder, print_written
 from cfair.cli.flags import Parser, add_out
@@ -73,7 +72,7 @@ def command(arguments: argparse.Namespace) -> None:
 
     if arguments.margin is None and arguments.contrast == "difference":
         raise ValueError("a difference has no default margin: give --margin, such as -0.05 0.05.")
-    expected: dict[str, Any] = {name.replace("-", "_"): None for name in _PLAN}
+    expected = [name.replace("-", "_") for name in _PLAN]
     plan = equivalence_plan(
         arguments.n,
         **{name: getattr(arguments, name) for name in expected},

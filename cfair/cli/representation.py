@@ -31,8 +31,9 @@ def add_flags(parser: Parser) -> None:
     )  # fmt: skip
     parser.add_argument("--outcome", metavar="COLUMN", help="count its events too, 0/1")
     parser.add_argument(
-        "--outcome-event", metavar="VALUE", help="the value that is the event, such as yes"
-    )
+        "--outcome-event", action="append", metavar="VALUE",
+        help="the value that is the event, such as yes; may be repeated",
+    )  # fmt: skip
     parser.add_argument(
         "--missing", choices=("drop", "level", "raise"), default="drop",
         help="rows that miss an attribute: in no cell but counted, a level, or refused "
@@ -100,4 +101,4 @@ def command(arguments: argparse.Namespace) -> None:
     if arguments.out is not None:
         folder = Folder(arguments.out)
         write_representation(folder, result)
-        print_written(arguments.out, folder.written)
+        print_written(arguments.out, folder.written, folder.without)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cfair.cli.files import left_over, print_written, write_audit
-from cfair.cli.flags import as_options
 from cfair.options import check_option
 
 if TYPE_CHECKING:
@@ -88,6 +87,8 @@ def run(table: Any, asked: Asked, **roles: Any) -> None:
         from cfair.report import check_report
 
         check_report(asked.html)
+    if roles.get("suppress_below") is not None and asked.propensity is not None:
+        roles |= _same_rows(table, asked)
     audit = Audit(table, **roles)
     observed = audit.observed(level=asked.level)
     if asked.reference is not None:
@@ -130,14 +131,23 @@ def run(table: Any, asked: Asked, **roles: Any) -> None:
         )
         if page is not None and page.parent == asked.out:
             written.append(page.name)
-        print_written(asked.out, written)
-        for said in without:
-            print(f"Not written: {as_options(said)}")
+        print_written(asked.out, written, without)
         older = left_over(asked.out, written)
         if older:
             print(f"Left from an earlier run in this folder: {', '.join(older)}.")
     if page is not None:
         print(f"\nEverything on one page: {page}")
+
+
+def _same_rows(table: Any, asked: Asked) -> dict[str, Any]:
+    """Roles with which all results are of the rows of the formulas: others could be subtracted."""
+    from cfair.formula import parse_formula
+
+    names = [str(name) for name in table.columns]
+    models = {"propensity": asked.propensity, "outcome model": asked.outcome_model}
+    read = {w: parse_formula(f, names, what=w) for w, f in models.items() if f is not None}
+    columns = dict.fromkeys(name for formula in read.values() for name in formula.columns)
+    return {"treatment": read["propensity"].left, "complete": list(columns)}
 
 
 def _counterfactual(audit: Audit, asked: Asked) -> Any:

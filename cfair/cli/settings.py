@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from cfair import options
 from cfair.cli.flags import Parser, near
 from cfair.errors import DataError
 
@@ -59,10 +60,10 @@ def check_target(path: Path | None) -> None:
     """
     if path is None:
         return
+    options.check_path(path, "--write-settings")
     if path.suffix.lower() not in _BETWEEN:
         raise DataError(f"--write-settings {str(path)!r} must end in .yaml, .yml or .toml.")
-    if not path.parent.is_dir():
-        raise DataError(f"--write-settings: there is no folder {str(path.parent)!r}.")
+    options.check_target(path, "--write-settings")
 
 
 def written(path: Path, arguments: Mapping[str, Any], flags: Mapping[str, argparse.Action]) -> str:
@@ -87,6 +88,8 @@ def written(path: Path, arguments: Mapping[str, Any], flags: Mapping[str, argpar
         if name in _NOT_IN_A_FILE or value == flag.default:
             continue
         value = True if flag.nargs == 0 else value
+        if isinstance(flag, argparse._AppendAction) and isinstance(value, list) and len(value) == 1:
+            value = value[0]
         lines.append(f"{name}{_BETWEEN[path.suffix.lower()]} {_as_text(value)}\n")
     return "".join(lines)
 
@@ -128,7 +131,7 @@ def _flag(path: Path, name: str, value: Any, flag: argparse.Action) -> list[str]
             raise DataError(f"{str(path)!r}: {name!r} is true or false, not {value!r}.")
         return [f"--{name}"] * (str(value).lower() == "true")
     repeated = isinstance(flag, argparse._AppendAction)
-    if value is None or (value == "" and not repeated):
+    if value is None or (value == "" and name != "na"):
         return []
     if isinstance(value, Mapping):
         raise DataError(f"{str(path)!r}: {name!r} must be a value or a list, not a table.")

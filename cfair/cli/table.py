@@ -49,8 +49,11 @@ def _is_numeric(column: pd.Series) -> bool:
     return bool(is_numeric_dtype(column))
 
 
-def value_written(table: pd.DataFrame, column: str, text: str | None) -> Any:
-    """The value of a column that is written like this."""
+def value_written(table: pd.DataFrame, column: str, text: str | list[str] | None) -> Any:
+    """The value of a column that is written like this; of several texts, their values."""
+    if isinstance(text, list):
+        found = [value_written(table, column, one) for one in text]
+        return found if len(found) > 1 else found[0]
     if text is None or column not in table.columns:
         return text
     for value in table[column].dropna().unique():

@@ -17,6 +17,7 @@ from cfair.disclosure.masks import (
     release,
     rounded,
     small_masks,
+    strictest,
     written,
 )
 from cfair.disclosure.words import (
@@ -52,6 +53,7 @@ __all__ = [
     "rounded",
     "rounding",
     "small_masks",
+    "strictest",
     "why_masked",
     "why_rate_masked",
     "written",

@@ -123,14 +123,10 @@ def closed(membership: Array, masked: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 def _subsets() -> list[Array]:
     """All sums of the cells of outcome and call, those that a table needs most first."""
-    order = [(0, 1), (0, 0), (1, 1), (1, 0)]
-    first = ["n", "events", "non_events", "fp", "tn", "tp", "fn", "positive", "negative"]
-    first += ["right", "wrong", "jaccard"]
-    found = [KINDS[name] for name in first]
+    found = list(KINDS.values())
     for size in (1, 2, 3, 4):
-        for chosen in combinations(order, size):
-            mask = np.zeros((2, 2))
-            mask[tuple(np.array(chosen).T)] = 1.0
+        for chosen in combinations([(0, 1), (0, 0), (1, 1), (1, 0)], size):
+            mask = _kind(*chosen)
             if not any(np.array_equal(mask, other) for other in found):
                 found.append(mask)
     return found
@@ -143,7 +139,7 @@ def _kind(*cells: tuple[int, int]) -> Array:
     return mask
 
 
-#: Counts of a target, as cells of outcome and call.
+#: Counts of a target, as cells of outcome and call, those that a table needs most first.
 KINDS: dict[str, Array] = {
     "n": np.ones((2, 2)),
     "events": _kind((1, 0), (1, 1)),
@@ -225,8 +221,7 @@ class Protection:
         (T,) array
         """
         parts = (numerator, denominator, denominator - numerator)
-        found = np.stack([self.masks(membership, kind) for kind in parts])
-        return np.where((found == SMALL).any(axis=0), SMALL, found.max(axis=0)).astype(np.int8)
+        return strictest(*(self.masks(membership, kind) for kind in parts))
 
     def counts(self, membership: Array, kind: Array, values: Array | None = None) -> Array:
         """Counts of several targets, with the masks written into them.
@@ -296,7 +291,6 @@ def protect(
     partitions: Sequence[Array],
     below: int,
     *,
-    secondary: bool = True,
     kept: Array | None = None,
     shown: Array | None = None,
     categories: Array | None = None,
@@ -310,8 +304,6 @@ def protect(
     partitions : sequence of (m, K) arrays of 0 and 1
         All rows first; then the levels of each attribute; the groups last.
     below : int
-    secondary : bool, default True
-        Without, only small counts themselves are masked, which does not keep them secret.
     kept : (m, K) array of 0 and 1, optional
         Sums of groups whose rows are masked already, and have to remain so.
     shown : (m, K) array of 0 and 1, optional
@@ -370,7 +362,7 @@ def protect(
     if shown is not None:
         rows = _vectors(shown, kinds[:1])[:, filled]
         known = release(rows, np.zeros((0, len(filled))))
-    span = release(candidates, sensitive, known, secondary=secondary)
+    span = release(candidates, sensitive, known)
     return Protection(below, cells, span, sensitive)
 
 
@@ -416,6 +408,18 @@ def _sensitive(cells: Array, partitions: Sequence[Array], kinds: Array, below: i
 
 
 # -- how masks are written ------------------------------------------------------------------------
+
+
+def strictest(*masks: NDArray[np.integer]) -> NDArray[np.int8]:
+    """What becomes of a figure that rests on several counts: small if one of them is.
+
+    Examples
+    --------
+    >>> strictest(np.array([0, 0, 2]), np.array([0, 2, 1]))
+    array([0, 2, 1], dtype=int8)
+    """
+    found = np.stack(masks)
+    return np.where((found == SMALL).any(axis=0), SMALL, found.max(axis=0)).astype(np.int8)
 
 
 def written(values: Array, masks: NDArray[np.integer], below: int) -> Array:

@@ -22,13 +22,12 @@ APART = (
 )
 
 
-def check_below(value: Any, name: str = "suppress_below") -> int | None:
-    """Check the least count that may be shown.
+def check_below(value: Any) -> int | None:
+    """Check `suppress_below`, the least count that may be shown.
 
     Parameters
     ----------
     value : int or None
-    name : str
 
     Returns
     -------
@@ -43,24 +42,15 @@ def check_below(value: Any, name: str = "suppress_below") -> int | None:
     >>> check_below(11)
     11
     """
-    if value is None:
-        return None
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
-    if not whole or value < 2:
-        raise ValueError(
-            f"{name} must be a whole number of rows from 2 on, such as 11 (CMS) or 20 (All of Us), "
-            f"or None, not {value!r}."
-        )
-    return int(value)
+    return _whole(value, "suppress_below", "11 (CMS) or 20 (All of Us)")
 
 
-def check_base(value: Any, name: str = "round_counts_to") -> int | None:
-    """Check the base that counts are rounded to.
+def check_base(value: Any) -> int | None:
+    """Check `round_counts_to`, the base that counts are rounded to.
 
     Parameters
     ----------
     value : int or None
-    name : str
 
     Returns
     -------
@@ -75,12 +65,16 @@ def check_base(value: Any, name: str = "round_counts_to") -> int | None:
     >>> check_base(5)
     5
     """
+    return _whole(value, "round_counts_to", "5 or 10")
+
+
+def _whole(value: Any, name: str, such_as: str) -> int | None:
     if value is None:
         return None
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
     if not whole or value < 2:
         raise ValueError(
-            f"{name} must be a whole number of rows from 2 on, such as 5 or 10, or None, not "
+            f"{name} must be a whole number of rows from 2 on, such as {such_as}, or None, not "
             f"{value!r}."
         )
     return int(value)

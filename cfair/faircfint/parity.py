@@ -87,7 +87,7 @@ def estimate_as_r(data: Any, s: Settings, external: ExternalModel | None) -> Ana
         s = replace(s, pi_model=of_rows)
     given = check_replicates(
         n_boot=s.n_boot,
-        n_perm=s.n_null,
+        n_perm=s.n_null if s.permutations is None else None,
         bootstrap="group",
         resamples=s.resamples,
         permutations=None if s.permutations is None else np.asarray(s.permutations),

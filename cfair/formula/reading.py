@@ -112,6 +112,12 @@ class Formula:
         """The right-hand terms as they are printed, without the intercept."""
         return tuple(":".join(self.show(code) for code in term) for term in self.codes)
 
+    @property
+    def bare_columns(self) -> tuple[str, ...]:
+        """Columns that stand as they are in a term, outside of C() and any other function."""
+        codes = {code for term in self.codes for code in term}
+        return tuple(column for place, column in self.placeholders.items() if place in codes)
+
     def show(self, code: str, *, quote: bool = False) -> str:
         """Put the columns' names for the placeholders, in backticks where `quote` asks for it."""
         return show_code(code, self.placeholders, quote)

@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from cfair.cohort import Cohort
-from cfair.columns import Binary, Score, formula_column, read_score
+from cfair.columns import Binary, Score, formula_column, read_score, refuse_numbers_as_text
 from cfair.combinations import Combinations
 from cfair.errors import DataError
 from cfair.formula import MAX_LEVELS, Design, Formula, build_design_by_batches
 from cfair.frame import Table
 from cfair.groups import Factor, categorical_of_codes, factor
-from cfair.nuisance.checks import binary_fit_notes, require_rows
+from cfair.nuisance.checks import binary_fit_notes, far_note, require_rows
 from cfair.nuisance.logistic import (
+    FAR,
     MOVING,
     LogisticFit,
     clearly_independent,
@@ -153,6 +154,9 @@ class BatchedRows:
                 levels.learn(batch.data[name])
             if not any(levels.go_on for levels in others.values()):
                 break  # all are numbers, or one has more levels than can be
+        for name in formula.bare_columns:
+            if name in others and not others[name].own_order:
+                refuse_numbers_as_text(name, list(others[name].values))
         return {**found, **{name: levels.found(formula, name) for name, levels in others.items()}}
 
 
@@ -333,7 +337,7 @@ def fit_by_batches(rows: BatchedRows, formula: Formula, text: str) -> BatchedFit
             some.append((X[part].copy(), d[part]))
             first += len(X)
     kept = np.ones(p, dtype=bool)
-    if n < p or not clearly_independent(gram):
+    if not clearly_independent(gram):
         R: Array | None = None
         for X, _ in all_columns.matrices("rank"):
             R = triangular_factor(X, R)
@@ -347,6 +351,13 @@ def fit_by_batches(rows: BatchedRows, formula: Formula, text: str) -> BatchedFit
     beta, state = newton(_FitRows(rows, design, kept, most[kept]), start)
     fit = fitted_logistic(beta, kept, state, np.zeros(0))
     notes = binary_fit_notes(design, fit, text, "propensity")
+    mean = total / n
+    sd = np.sqrt(np.maximum(np.diag(gram) / n - mean**2, 0.0))
+    # the sums of a column far away have lost its variation, but not that it is no constant
+    far = kept & (np.abs(mean) > FAR * sd) & (most > np.abs(mean) * (1 + 1e-12))
+    if far.any():
+        names = [name for name, is_far in zip(design.names, far, strict=True) if is_far]
+        notes.append(far_note(names, mean[far], None, text, "propensity"))
     return BatchedFit(design, fit, total[kept] / n, (*formula.notes, *notes))
 
 
@@ -373,7 +384,7 @@ class BatchedPropensity(Propensity):
     def __repr__(self) -> str:
         low, high = self.truncation
         rows = f"{self.n_truncated:,} of {self.n_rows:,} rows truncated to [{low:g}, {high:g}]"
-        return f"Propensity: {self.text}; {rows}\n{self.coefficients.round(4).to_string()}"
+        return f"Propensity: {self.text}; {rows}{self.coefficient_lines}"
 
 
 @dataclass(eq=False)
@@ -483,7 +494,9 @@ class PropensitySums:
         )
 
     def overlap(self) -> Overlap:
-        """Overlap, as of rows in memory; quantiles of propensities to a ten thousandth.
+        """Overlap, as of rows in memory; quantiles as near as the histogram has them.
+
+        That is to a ten thousandth up to 200 groups, and to a thousandth with 2,000.
 
         Returns
         -------

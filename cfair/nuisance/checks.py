@@ -8,10 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfair.cohort import Cohort
-from cfair.errors import ConvergenceWarning, DataError, RankWarning, SeparationWarning, warn
+from cfair.errors import (
+    ConvergenceWarning,
+    DataError,
+    ModelWarning,
+    RankWarning,
+    SeparationWarning,
+    warn,
+)
 from cfair.formula import Design
 from cfair.frame import show_some
-from cfair.nuisance.logistic import LogisticFit
+from cfair.nuisance.logistic import LogisticFit, far_columns
 
 Array = NDArray[np.float64]
 
@@ -69,7 +76,37 @@ def binary_fit_notes(
         )
         warn(message, ConvergenceWarning)
         notes.append(message)
+    X = np.asarray(design.matrix)
+    far = far_columns(X)
+    if far.any():
+        away = [n for n, is_far in zip(design.names, far, strict=True) if is_far]
+        notes.append(far_note(away, X[:, far].mean(axis=0), X[:, far].std(axis=0), text, what))
     return notes
+
+
+def far_note(names: Sequence[str], mean: Array, sd: Array | None, text: str, what: str) -> str:
+    """Warn of columns whose squares leave few digits for their variation, and say so.
+
+    Parameters
+    ----------
+    names : sequence of str
+    mean, sd : arrays
+        Of each; None where the standard deviations are not known.
+    text, what : str
+        The formula, and of what it is.
+
+    Returns
+    -------
+    str
+    """
+    spread = [""] * len(names) if sd is None else [f", standard deviation {s:.2g}" for s in sd]
+    said = [f"{n} (mean {m:.4g}{s})" for n, m, s in zip(names, mean, spread, strict=True)]
+    message = (
+        f"{what} {text!r}: {show_some(said, 4)} lies so far from 0 that standard errors, "
+        "replicates and fits by batches lose digits. Centre it: subtract its mean."
+    )
+    warn(message, ModelWarning)
+    return message
 
 
 def _consequence(unlike: int) -> str:

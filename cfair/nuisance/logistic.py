@@ -7,7 +7,7 @@ does, and says which columns separate the two outcomes instead of returning a la
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -24,6 +24,9 @@ _DECREMENT = 1e-13  # in units of the log likelihood: far below any statistical 
 STOPPED = 1e-9  # the same, for a likelihood that has stopped under separation
 MOVING = 0.1  # shift of a linear predictor by one step that is no convergence
 _RANK_TOLERANCE = 1e-11  # R's glm.fit: min(1e-7, epsilon / 1000)
+
+#: Standard deviations of a column between 0 and its mean, from which on it is centred for the fit.
+FAR = 1e4
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,6 @@ def fit_logistic(
     *,
     weights: Array | None = None,
     start: Array | None = None,
-    max_iter: int = 60,
 ) -> LogisticFit:
     """Maximum likelihood of a binary outcome given a design matrix.
 
@@ -123,9 +125,7 @@ def fit_logistic(
     weights : (n,) array, optional
         Non-negative weights of the rows; all 1 by default.
     start : (p,) array, optional
-        Starting coefficients; zero by default.
-    max_iter : int, default 60
-        Newton steps at most.
+        Starting coefficients; by default zero, and in large data those of a part of the rows.
 
     Returns
     -------
@@ -148,9 +148,60 @@ def fit_logistic(
     d = np.asarray(outcome, dtype=np.float64)
     kept = independent_columns(X)
     Z = X if kept.all() else np.ascontiguousarray(X[:, kept])
-    beta = _starting_values(Z, d, weights) if start is None else np.asarray(start, float)[kept]
-    beta, state = newton(_InMemory(Z, d, weights), beta, max_iter)
-    return fitted_logistic(beta, kept, state, expit(Z @ beta))
+    shift = _centring(Z)
+    if shift is not None:
+        constant, means = shift
+        Z = Z - means
+    if start is None:
+        beta = _starting_values(Z, d, weights)
+    else:
+        beta = np.asarray(start, float)[kept]
+        beta = beta if shift is None else beta + constant * (means @ beta)
+    beta, state = newton(_InMemory(Z, d, weights), beta)
+    fitted = expit(Z @ beta)
+    if shift is not None:
+        back = np.eye(len(beta)) + np.outer(constant, means)
+        beta = beta - constant * (means @ beta)
+        state = replace(state, information=back.T @ state.information @ back)
+    return fitted_logistic(beta, kept, state, fitted)
+
+
+def far_columns(X: Array) -> NDArray[np.bool_]:
+    """Columns that vary, but whose mean is more than `FAR` standard deviations from 0.
+
+    Parameters
+    ----------
+    X : (n, p) array
+
+    Returns
+    -------
+    (p,) bool array
+    """
+    n = max(len(X), 1)
+    mean, square = X.sum(axis=0) / n, np.einsum("ij,ij->j", X, X) / n
+    # near enough to 0 the difference is a rounding error, so that these are looked at again
+    found: NDArray[np.bool_] = square - mean**2 < (mean / FAR) ** 2 * 1.01
+    for j in np.flatnonzero(found):
+        sd = float(np.std(X[:, j] - X[0, j]))
+        found[j] = sd > 0 and abs(mean[j]) > FAR * sd
+    return found
+
+
+def _centring(Z: Array) -> tuple[Array, Array] | None:
+    """How columns far from 0 are centred: a sum of columns that is 1, and what is taken off each.
+
+    Squares of such a column leave no digits for its variation. None where there is nothing to do,
+    or no sum of the other columns is constant.
+    """
+    far = far_columns(Z)
+    if not far.any():
+        return None
+    constant = np.zeros(Z.shape[1])
+    constant[~far] = np.linalg.lstsq(Z[:, ~far], np.ones(len(Z)), rcond=None)[0]
+    if np.max(np.abs(Z @ constant - 1)) > 1e-9:
+        return None
+    means = np.where(far, np.round(Z.mean(axis=0)), 0.0)
+    return constant, means
 
 
 def fitted_logistic(

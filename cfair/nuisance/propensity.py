@@ -73,6 +73,8 @@ class Propensity:
         The fit as replicates make it; None if the probabilities count as known.
     cells : ScoreSums or None
         Sums for score tests, where the rows were read by batches and `matrix` is None.
+    masked : str
+        Why coefficients are not shown; empty if they are.
     """
 
     text: str
@@ -90,14 +92,21 @@ class Propensity:
     seed: int = 0
     binary: BinaryFit | None = field(default=None, repr=False)
     cells: ScoreSums | None = field(default=None, repr=False)
+    masked: str = ""
 
     def __repr__(self) -> str:
         low, high = self.truncation
         cut = int(np.count_nonzero(self.truncated))
         rows = f"{cut:,} of {len(self.pi):,} rows truncated to [{low:g}, {high:g}]"
-        head = f"Propensity: {self.text}; {rows}"
+        return f"Propensity: {self.text}; {rows}{self.coefficient_lines}"
+
+    @property
+    def coefficient_lines(self) -> str:
+        """Coefficients as lines of text, or why there are none; empty if nothing was fitted."""
         table = self.coefficients.round(4)
-        return head if table.empty else f"{head}\n{table.to_string()}"
+        if table.empty:
+            return ""
+        return f"\n{f'coefficients {self.masked}' if self.masked else table.to_string()}"
 
     @property
     def truncated(self) -> NDArray[np.bool_]:
@@ -107,10 +116,11 @@ class Propensity:
 
     @property
     def coefficients(self) -> pd.Series:
-        """Coefficients by term, NaN for one that was left out; empty if nothing was fitted."""
+        """Coefficients by term, NaN for one left out or `masked`; empty if nothing was fitted."""
         if self.fit is None or self.design is None:
             return pd.Series(dtype=float, name="coefficient")
-        return pd.Series(self.fit.coef, index=list(self.design.names), name="coefficient")
+        shown = np.full_like(self.fit.coef, np.nan) if self.masked else self.fit.coef
+        return pd.Series(shown, index=list(self.design.names), name="coefficient")
 
     def model(self, cohort: Cohort, *, labels: bool = True) -> BinaryModel | None:
         """The model that can be fitted again; None if nothing is fitted.

@@ -109,6 +109,7 @@ def read_model(value: Any, declared: Declared, *, what: str = "propensity") -> M
     """
     if hasattr(value, "formula_text") and hasattr(value, "estimator"):
         formula = parse_formula(value.formula_text, declared.columns, what=what)
+        declared.check_numbers(formula.bare_columns)
         return ModelRequest(
             what, "learner", repr(value), formula.columns, formula.left, formula, learner=value
         )
@@ -141,6 +142,7 @@ def read_model(value: Any, declared: Declared, *, what: str = "propensity") -> M
 def _read_text(value: str, declared: Declared, what: str) -> ModelRequest:
     if "~" in value:
         formula = parse_formula(value, declared.columns, what=what)
+        declared.check_numbers(formula.bare_columns)
         return ModelRequest(
             what, "formula", formula.text, formula.columns, formula.left, formula=formula
         )

@@ -118,6 +118,8 @@ def _overlap_blocks(result: TreatedResult) -> list[Block]:
         f"Propensities of treated and untreated patients by group, {name}. Where the two hardly "
         f"overlap, the untreated cannot stand for everybody. {lines[0]}"
     )
+    if not len(result.propensity.pi):  # of a table read by batches, whose rows are not kept
+        return blocks
     draw = partial(result.plot_overlap, by_group=result.cohort.groups.n_groups <= MOST_ROWS)
     blocks.append(pictures.picture(draw, alt, f"Propensity by group and treatment: {name}"))
     return blocks

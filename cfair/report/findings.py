@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
 
-from cfair.report.blocks import label, listed, number, p_text, rate
+from cfair.report.blocks import count, label, listed, number, p_text, rate
 from cfair.results.equivalence import VERDICTS, EquivalenceResult
+from cfair.results.gaps import simultaneous_pairs
 from cfair.results.group_intervention import GroupInterventionResult
 from cfair.results.interaction import InteractionResult
 from cfair.results.observed import ObservedResult
@@ -47,7 +49,10 @@ _TOLD: dict[type, tuple[str, ...]] = {
 
 
 def gap_findings(result: RatesResult) -> list[Finding]:
-    """The widest gap of each rate between the groups: how large, how sure, or that it is unknown.
+    """The clearest gap of each rate: between whom, how sure, or that it is unknown.
+
+    The clearest is the one whose simultaneous interval is farthest from 0, among all pairs of
+    groups and of levels of an attribute. The widest is often just that of the smallest groups.
 
     Parameters
     ----------
@@ -56,20 +61,43 @@ def gap_findings(result: RatesResult) -> list[Finding]:
     Returns
     -------
     list of (str, str)
-        What it comes to, and the figures.
+        What it comes to, and the figures, in a sentence each.
     """
     if np.count_nonzero(result.cohort.groups.sizes) < 2:
         return [("One group only.", "Nothing can be compared.")]
     gaps = tabled_gaps(result)
-    whole = " x ".join(result.cohort.groups.attributes)
-    said: list[Finding] = []
-    for metric in _TOLD.get(type(result), result.compared):
-        mine = gaps[gaps["metric"] == metric]
-        rows = mine[mine["by"] == whole]
-        if rows["gap"].isna().all() and mine["gap"].notna().any():
-            rows = mine[mine["gap"].notna()]  # what single attributes say is better than nothing
-        said += [_finding(result, row, row["by"] != whole) for row in rows.to_dict("records")]
-    return said
+    return [
+        _finding(result, metric, gaps[gaps["metric"] == metric])
+        for metric in _TOLD.get(type(result), result.compared)
+    ]
+
+
+def calibration_finding(result: PerformanceResult) -> list[Finding]:
+    """Whether the score expects too many or too few events of all patients together.
+
+    Parameters
+    ----------
+    result : PerformanceResult
+
+    Returns
+    -------
+    list of (str, str)
+        Empty where observed and expected events are not told apart.
+    """
+    if "oe_ratio" not in result.metrics or not result.has_margins:
+        return []
+    row = result.overall.query("metric == 'oe_ratio'").to_dict("records")[0]
+    value, low, high = (float(row[c]) for c in ("estimate", "ci_low", "ci_high"))
+    if not (low > 1 or high < 1):
+        return []
+    word, more = ("underpredicts", "more") if low > 1 else ("overpredicts", "fewer")
+    return [
+        (
+            f"The score {word}: {value:.2f} events per expected one "
+            f"({_interval(result, low, high, 1)}), {abs(value - 1):.0%} {more} than it expects.",
+            "Of all patients together; groups may differ from it.",
+        )
+    ]
 
 
 def tabled_gaps(result: RatesResult) -> pd.DataFrame:
@@ -96,40 +124,176 @@ def tabled_gaps(result: RatesResult) -> pd.DataFrame:
 _GAPS: WeakKeyDictionary[RatesResult, pd.DataFrame] = WeakKeyDictionary()
 
 
-def _finding(result: RatesResult, row: dict[Any, Any], single: bool = False) -> Finding:
-    """One gap in words; ``single`` if it is between the levels of one attribute."""
-    metric = str(row["metric"])
+def _finding(result: RatesResult, metric: str, gaps: pd.DataFrame) -> Finding:
+    """The gaps of one rate in words, from the rows that the table has of it."""
     name, meaning = WORDS.get(metric, (metric, ""))
-    if single:
-        name = f"{name} by {label(row['by'])}"
-    gap, low, high = (float(row[c]) for c in ("gap", "ci_low", "ci_high"))
+    meaning = meaning.rstrip(". ")
     unknown = f"{name}: cannot tell whether groups differ."
-    if np.isnan(gap):
-        return unknown, f"{meaning}There is no gap to give: {label(row['note'])}."
-    places = [_place(result, metric, row["by"] if single else None, row[c]) for c in _PAIR]
-    one, other = (_rate_of(label(row[c]), at) for c, at in zip(_PAIR, places, strict=True))
-    more = _care([(label(row[c]), at) for c, at in zip(_PAIR, places, strict=True)])
-    if str(row["note"]).startswith(_NO_RATE):
-        more += f" Left out, for want of a rate: {label(row['note'])[len(_NO_RATE) :]}."
-    if np.isnan(low) or np.isnan(high):
-        return unknown, (
-            f"{meaning}The widest gap seen is {gap:.2f}, between {one} and {other}; no interval "
-            f"was computed.{more}"
+    rows = gaps[gaps["gap"].notna()]
+    if rows.empty:
+        why = f"there is no gap to give: {label(gaps['note'].iloc[-1])}."
+        return unknown, _sentence(meaning, why)
+    whole = rows["by"] == " x ".join(result.cohort.groups.attributes)
+    # masked groups have no gap, and what single attributes say is better than nothing
+    row = max((rows[whole] if whole.any() else rows).to_dict("records"), key=lambda r: r["gap"])
+    widest = _Pair.of(result, metric, row)
+    more = "; ".join(["", *_left_out(row), *widest.care()])
+    table = simultaneous_pairs(result.estimates_of(metric), result._by(metric), result.level)
+    kind = "simultaneous interval" if len(table) > 1 else "interval"
+    pairs = [replace(_Pair.of(result, metric, r), kind=kind) for r in _chosen(table, row)]
+    if not pairs or rows["ci_low"].isna().all():
+        said = f"the widest gap seen is {widest.gap:.2f}, between {widest.rates()}; no interval "
+        return unknown, _sentence(meaning, f"{said}was computed{more}.")
+    clearest = pairs[0]
+    own = pairs[1] if len(pairs) > 1 else replace(widest, low=np.nan)
+    p = float(rows["p_adjusted"].min())
+    differ, apart = p < 1 - result.level, clearest.low > 0
+    noise = float(row["expected_if_equal"])
+    also = [] if own == clearest else [own.as_widest(noise)]
+    also += _left_out(row) + clearest.care()
+    if differ and apart:
+        most = f", most clearly {clearest.names()}" if len(table) > 1 else ""
+        lead = f"{name}: groups differ{most}, by {clearest.shown()}."
+        rates = clearest.rates(", ") if len(table) > 1 else clearest.rates(" against ")
+        return lead, _sentence(meaning, f"{'; '.join([rates, *also])}.")
+    which = "clearest" if also and own != clearest else "widest"
+    seen = f"the {which} gap is {clearest.shown()}, between {clearest.rates()}"
+    if own == clearest:
+        seen += _where_noise(noise)
+    if differ:
+        lead = f"{name}: groups differ by the test that all are equal (p {_equals(p)}), which "
+        lead += "does not say which of them."
+        return lead, _sentence(meaning, f"{'; '.join([seen, *also])}.")
+    if apart:
+        also.insert(0, f"its interval is adjusted for pairs alone, and for all gaps of the table p "
+                       f"{_equals(p)}")  # fmt: skip
+    also.append(f"this is no evidence that the groups are alike{_power(result, clearest, rows)}")
+    return unknown, _sentence(meaning, f"{'; '.join([seen, *also])}.")
+
+
+def _sentence(meaning: str, said: str) -> str:
+    """What is said of a share, after what it is a share of."""
+    return f"{meaning}: {said}" if meaning else said[:1].upper() + said[1:]
+
+
+def _equals(p: float) -> str:
+    return p_text(p) if p < 0.001 else f"= {p_text(p)}"
+
+
+def _where_noise(expected: float) -> str:
+    if np.isnan(expected):
+        return ""
+    return f", where noise alone would give a widest of about {expected:.2f}"
+
+
+def _left_out(row: dict[Any, Any]) -> list[str]:
+    """Groups without a rate, which no gap is about."""
+    note = label(row["note"]).partition("; ")[0]
+    return [f"left out, for want of a rate: {note[len(_NO_RATE) :]}"] * note.startswith(_NO_RATE)
+
+
+def _chosen(table: pd.DataFrame, widest: dict[Any, Any]) -> list[dict[Any, Any]]:
+    """The pair whose interval is farthest from 0, and the widest, if it has an interval."""
+    if table.empty:
+        return []
+    wanted = {widest["group"], widest["reference"]}
+    same = [
+        by == widest["by"] and {one, other} == wanted
+        for by, one, other in zip(table["by"], table["group"], table["reference"], strict=True)
+    ]
+    # of equally clear pairs the widest
+    order = table.sort_values(["ci_low", "gap"], ascending=False, kind="stable")
+    return [*order.head(1).to_dict("records"), *table[same].to_dict("records")]
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two groups, or two levels of an attribute, with their gap and its interval."""
+
+    result: RatesResult = field(compare=False)
+    metric: str
+    by: str
+    ends: tuple[str, str]
+    gap: float = field(compare=False)
+    low: float = field(compare=False)
+    high: float = field(compare=False)
+    places: tuple[dict[Any, Any], ...] = field(compare=False)
+    kind: str = field(compare=False, default="interval")
+
+    @classmethod
+    def of(cls, result: RatesResult, metric: str, row: dict[Any, Any]) -> _Pair:
+        """From a row with a gap and the names of its groups."""
+        attribute = None if row["by"] == " x ".join(result.cohort.groups.attributes) else row["by"]
+        ends = (str(row["group"]), str(row["reference"]))
+        gap, low, high = (float(row[c]) for c in ("gap", "ci_low", "ci_high"))
+        places = tuple(_place(result, metric, attribute, end) for end in ends)
+        return cls(result, metric, str(row["by"]), ends, gap, low, high, places)
+
+    def shown(self) -> str:
+        """The gap with its interval."""
+        return f"{self.gap:.2f} ({_interval(self.result, self.low, self.high, kind=self.kind)})"
+
+    def names(self) -> str:
+        """Both groups by name."""
+        return " and ".join(map(label, self.ends))
+
+    def rates(self, between: str = " and ") -> str:
+        """Both groups with their rates, intervals and numbers of patients."""
+        shown = (_rate_of(label(e), at) for e, at in zip(self.ends, self.places, strict=True))
+        return between.join(shown)
+
+    def care(self) -> list[str]:
+        """Which of the two are to be read with care."""
+        ends = [(label(e), at) for e, at in zip(self.ends, self.places, strict=True)]
+        return [said[1:].rstrip(".") for said in _cares(ends)]
+
+    def as_widest(self, expected: float) -> str:
+        """What it is to be the widest gap, but not the clearest."""
+        said = [_size_of(at) for at in self.places]
+        ends = " and ".join(f"{label(e)} ({s[1]})" for e, s in zip(self.ends, said, strict=True))
+        if self.low > 0:
+            return f"the widest gap is {self.shown()}, between {ends}"
+        few = min(s[0] for s in said) < CARE_BELOW
+        why = "rests on too few to tell" if few else "is not told from 0"
+        return (
+            f"the widest gap, {self.gap:.2f}, is between {ends} and {why}{_where_noise(expected)}"
         )
-    shown = f"{gap:.2f} ({100 * result.level:g}% interval {low:.2f} to {high:.2f})"
-    if row["p_adjusted"] < 1 - result.level:
-        return f"{name}: groups differ, by {shown}.", (
-            f"{meaning}Highest in {one}, lowest in {other}.{_noise(row)}{more}"
-        )
-    adjusted = (
-        f" The interval is of this gap alone; adjusted for all gaps of the table, "
-        f"p = {p_text(row['p_adjusted'])}."
-        if low > 0
-        else ""
-    )
-    return unknown, (
-        f"{meaning}The widest gap seen is {shown}, between {one} and {other}.{_noise(row)}"
-        f"{adjusted}{_unseen(row, _compared(result, metric, row['by'] if single else None))}{more}"
+
+
+def _size_of(row: dict[Any, Any]) -> tuple[float, str]:
+    """How many patients a rate rests on, as a number and in words."""
+    size = float(row.get("n_effective", np.nan))
+    if np.isnan(size):
+        size = float(row.get("denominator", row.get("n", np.nan)))
+    if np.isnan(size) or size < 0:
+        return np.inf, f"{count(row.get('n'))} patients"
+    return size, _patients(size)
+
+
+def _interval(
+    result: RatesResult, low: float, high: float, null: float = 0.0, kind: str = "interval"
+) -> str:
+    """An interval with as many digits as show on which side of equality it is."""
+    digits = 2
+    while digits < 6 and any(
+        v != null and abs(v - null) < 0.5 * 10.0**-digits for v in (low, high)
+    ):
+        digits += 1
+    return f"{100 * result.level:g}% {kind} {number(low, digits)} to {number(high, digits)}"
+
+
+def _power(result: RatesResult, pair: _Pair, rows: pd.DataFrame) -> str:
+    """What the data could have shown: the power is of one pair, not of the widest of many."""
+    row = rows[rows["by"] == pair.by].iloc[0]
+    detectable = float(row["detectable"])
+    if {row["group"], row["reference"]} != set(pair.ends) or np.isnan(detectable):
+        return ""
+    attribute = None if pair.by == " x ".join(result.cohort.groups.attributes) else pair.by
+    if _compared(result, pair.metric, attribute) == 2:
+        return f": a test of these two finds gaps from {detectable:.2f} on (80% power)"
+    return (
+        ": for one pair of groups of these sizes, chosen beforehand, a test finds gaps from "
+        f"{detectable:.2f} on (80% power)"
     )
 
 
@@ -151,36 +315,31 @@ _ROWS: WeakKeyDictionary[RatesResult, dict[Any, dict[Any, Any]]] = WeakKeyDictio
 
 
 def _rate_of(name: str, row: dict[Any, Any]) -> str:
+    """A group with its rate, the interval of the rate, and how many patients it has."""
     if not row:
         return name
     value, low, high = (float(row[c]) for c in ("estimate", "ci_low", "ci_high"))
-    return f"{name} ({rate(value, low, high, 2).replace(' (', ', ').rstrip(')')})"
+    shown = rate(value, low, high, 2).replace(" (", ", ").rstrip(")")
+    return f"{name} ({shown}; n = {count(row['n'])})" if "n" in row else f"{name} ({shown})"
 
 
-def _care(places: Sequence[tuple[str, dict[Any, Any]]]) -> str:
+def _cares(places: Sequence[tuple[str, dict[Any, Any]]]) -> list[str]:
     """Which of the groups in a sentence are so small that their rates are to be read with care."""
-    said = ""
+    said = []
     for name, row in places:
         size = float(row.get("n_effective", np.nan))
         if size < CARE_BELOW:
-            said += f" The rate of {name} rests on {_patients(size)}: read it with care."
+            said.append(f" The rate of {name} rests on {_patients(size)}: read it with care.")
         elif "read with care" in str(row.get("note", "")):
             why = label(row["note"]).partition(": read with care")[0]
-            said += f" Read the figure of {name} with care: {why}."
+            said.append(f" Read the figure of {name} with care: {why}.")
     return said
 
 
 def _patients(size: float) -> str:
     """An effective size in words."""
-    shown = f"{size:.0f}" if abs(size - round(size)) < 0.01 else f"an effective {size:.1f}"
+    shown = f"{size:,.0f}" if abs(size - round(size)) < 0.01 else f"an effective {size:,.1f}"
     return f"{shown} {'patient' if shown == '1' else 'patients'}"
-
-
-def _noise(row: dict[Any, Any]) -> str:
-    expected = float(row["expected_if_equal"])
-    if np.isnan(expected):
-        return ""
-    return f" If all groups were alike, noise alone would give about {expected:.2f}."
 
 
 def _compared(result: RatesResult, metric: str, attribute: str | None) -> int:
@@ -189,20 +348,6 @@ def _compared(result: RatesResult, metric: str, attribute: str | None) -> int:
     if attribute is not None:
         frame = result.marginals[result.marginals["attribute"] == attribute]
     return int(frame.loc[frame["metric"] == metric, "estimate"].notna().sum())
-
-
-def _unseen(row: dict[Any, Any], groups: int) -> str:
-    """What the data could have shown: the power is of one pair, not of the widest of many."""
-    detectable = float(row["detectable"])
-    said = " This is no evidence that the groups are alike"
-    if np.isnan(detectable):
-        return f"{said}."
-    if groups == 2:
-        return f"{said}: a test of these two finds gaps from {detectable:.2f} on (80% power)."
-    return (
-        f"{said}: for one pair of groups of these sizes, chosen beforehand, a test finds gaps from "
-        f"{detectable:.2f} on (80% power); the widest of many must be wider to be told from noise."
-    )
 
 
 def same_pair(counterfactual: RatesResult) -> list[Finding]:
@@ -241,7 +386,7 @@ def same_pair(counterfactual: RatesResult) -> list[Finding]:
                 "nobody been treated.",
                 f"The gap of {label(row['group'])} to {label(row['reference'])}, a pair chosen "
                 "because its gap is the widest without treatment; no interval is given of the "
-                f"change between the two.{_care(small)}",
+                f"change between the two.{''.join(_cares(small))}",
             )
         )
     return said
@@ -256,7 +401,7 @@ def equivalence_finding(result: EquivalenceResult) -> list[Finding]:
 
     Returns
     -------
-    list of str
+    list of (str, str)
     """
     said: list[Finding] = []
     for row in result.overall.to_dict("records"):
@@ -370,7 +515,9 @@ def findings(
             said.append(("With everybody put into one group (a check of the model)",
                          gap_findings(result)))  # fmt: skip
         elif isinstance(result, PerformanceResult):
-            said.append(("Quality of the score", gap_findings(result)))
+            said.append(
+                ("Quality of the score", calibration_finding(result) + gap_findings(result))
+            )
         elif isinstance(result, InteractionResult):
             said.append(("Interaction of attributes", interaction_finding(result)))
         elif isinstance(result, EquivalenceResult):

@@ -84,16 +84,18 @@ def methods(
             f"in {cohort.n_used:,} patients, by {crossed}"
             f"{' and their intersections' if len(cohort.groups.attributes) > 1 else ''}. "
             "Observed rates (share flagged, sensitivity, false positive rate, positive predictive "
-            f"value) are given with {100 * observed.level:g}% {observed.interval.title()} "
-            "intervals. The widest gap between two groups is given with an interval that allows "
-            "for its choice among all pairs, beside the gap expected from noise if all groups "
-            "were alike; p-values of the tests that all groups are equal (Wald, on the logit "
-            "scale) are adjusted by Holm's method over the table."
+            f"value) are given with {100 * observed.level:g}% "
+            f"{_RATE_INTERVALS[observed.interval]}. The widest gap between two groups is given "
+            "with an interval that allows for its choice among all pairs, beside the gap expected "
+            "from noise if all groups were alike; p-values of the tests that all groups are equal "
+            "(Wald, on the logit scale) are adjusted by Holm's method over the table."
             + _small(cohort, least)
             + _dependence(cohort)
         )
     ]
-    needed = ["wilson", "newcombe", "holm"]
+    needed = ["newcombe", "holm"]
+    if any(getattr(r, "interval", None) == "wilson" for r in (observed, *others)):
+        needed.insert(0, "wilson")
     treated = [r for r in others if isinstance(r, TreatedResult)]
     if treated:
         blocks += _treated(treated)
@@ -398,6 +400,11 @@ _GROUP = Formula(
     "estimated outcome then.",
 )  # fmt: skip
 
+_RATE_INTERVALS = {
+    "wilson": "Wilson intervals",
+    "logit": "intervals on the logit scale",
+    "plain": "Wald intervals",
+}
 _DELONG = "intervals from DeLong's variance"
 _DELONG_CLUSTERS = (
     "intervals from DeLong's components of variance, summed within clusters (Obuchowski)"

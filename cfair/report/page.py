@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cfair.cohort import Cohort
 from cfair.errors import DataError
-from cfair.options import check_option
+from cfair.options import check_option, check_path, check_target, writing
 from cfair.report.blocks import Block, Bullets, Heading, Paragraph, Section, label
 from cfair.report.colours import DARK, LIGHT, variables
 from cfair.report.comparisons import equivalence_blocks, interaction_blocks
@@ -33,6 +34,7 @@ from cfair.report.rates import (
     performance_blocks,
 )
 from cfair.report.size import MOST_PAGE, within
+from cfair.report.wording import is_of_rows, least_rows, other_rows
 from cfair.results.equivalence import EquivalenceResult
 from cfair.results.fitted_model import FitAndAuditResult
 from cfair.results.group_intervention import GroupInterventionResult
@@ -109,11 +111,14 @@ def write_report(
     _check_kinds(results)
     fitted = [r for r in results if isinstance(r, FitAndAuditResult)]
     results = _opened(results)
-    observed = next((r for r in results if isinstance(r, ObservedResult)), None) or observe()
-    _check_same_audit(observed, results)
+    own = observe()
+    _check_same_audit(own.cohort, results)
+    observed = next((r for r in results if isinstance(r, ObservedResult)), own)
     represented = next((r for r in results if isinstance(r, RepresentationResult)), None)
     representation = represented or represent()
     others = [r for r in results if isinstance(r, _OTHERS)]
+    elsewhere = [r for r in others if not is_of_rows(r, observed.cohort)]
+    others = [r for r in others if r not in elsewhere]
     tables = [r for r in results if isinstance(r, TableOneResult)]
     if not tables and describe is not None:
         tables = describe(_columns(others))
@@ -124,13 +129,15 @@ def write_report(
         declaration=declaration,
         tables=tables,
         fitted=fitted,
+        elsewhere=elsewhere,
         title=title,
         question=question,
         guideline=guideline,
         date=date,
     )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(page, encoding="utf-8", newline="\n")
+    with writing("path", target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(page, encoding="utf-8", newline="\n")
     return target
 
 
@@ -159,14 +166,10 @@ def check_report(path: Any, overwrite: bool = True) -> Path:
         raise ImportError(
             'a report needs jinja2, which is not installed: pip install "cfair[report]".'
         ) from error
-    target = Path(path)
+    target = check_path(path, "path")
     if target.suffix.lower() not in (".html", ".htm"):
         raise DataError(f"path {str(target)!r} must end in .html.")
-    there = next((p for p in target.parents if p.exists()), target.parent)
-    if not there.is_dir():
-        raise DataError(f"path {str(target)!r}: {str(there)!r} is a file, not a folder.")
-    if target.is_dir():
-        raise DataError(f"path {str(target)!r} is a folder. Give the name of a file in it.")
+    check_target(target, "path", make=True)
     if target.exists() and not overwrite:
         raise DataError(f"{str(target)!r} is there already. Give overwrite=True to replace it.")
     return target
@@ -199,22 +202,101 @@ def _opened(results: Sequence[Any]) -> list[Any]:
 
 
 def _columns(results: Sequence[Any]) -> list[str]:
-    """Columns that models of the results use, in order."""
+    """Treatment and columns that models of the results use, in order.
+
+    Under disclosure control a treatment that was not declared is none of them: its masks would be
+    others than those of the counterfactual rates beside it.
+    """
     cohorts = [r.cohort for r in results if hasattr(r, "cohort")]
-    return list(dict.fromkeys(str(name) for c in cohorts for name in c.data.columns))
+    names = [str(c.treatment_name) for c in cohorts if c.d is not None and not c.controlled]
+    return list(dict.fromkeys([*names, *(str(name) for c in cohorts for name in c.data.columns)]))
 
 
-def _check_same_audit(observed: ObservedResult, results: Sequence[Any]) -> None:
-    def of(cohort: Any) -> tuple[Any, ...]:
-        return (cohort.n_read, cohort.groups.attributes, cohort.outcome_name, cohort.rule)
-
-    own = of(observed.cohort)
+def _check_same_audit(own: Cohort, results: Sequence[Any]) -> None:
+    """Refuse what is of other rows, another declaration or other data."""
+    known = [own]
     for k, result in enumerate(results, start=1):
-        if hasattr(result, "cohort") and of(result.cohort) != own:
+        cohort = getattr(result, "cohort", None)
+        if not isinstance(cohort, Cohort) or any(cohort is c for c in known):
+            continue
+        told = _declared_otherwise(own, cohort) or _other_rows(own, cohort)
+        told = told or next(filter(None, (_other_values(c, cohort) for c in known)), "")
+        known.append(cohort)
+        if told:
             raise DataError(
-                f"result {k} ({type(result).__name__}) is of another audit: rows read, attributes, "
-                f"outcome and call are {of(result.cohort)}, not {own}. Give results of one audit."
+                f"result {k} ({type(result).__name__}) is of another audit: {told}. Give results "
+                "of one audit."
             )
+
+
+def _declared_otherwise(own: Cohort, other: Cohort) -> str:
+    """What two declarations do not share; empty if they are one."""
+    compared: list[tuple[str, Callable[[Cohort], Any]]] = [
+        ("rows read", lambda c: c.n_read),
+        ("attributes", lambda c: c.groups.attributes),
+        ("outcome", lambda c: c.outcome_name),
+        ("event", lambda c: c.outcome_event),
+        ("call", lambda c: c.rule),
+    ]
+    if own.treatment_name is not None and own.treatment_name == other.treatment_name:
+        compared.append(("treatment event", lambda c: c.treatment_event))
+    return "; ".join(
+        f"{name} {of(other)!r}, not {of(own)!r}" for name, of in compared if of(other) != of(own)
+    )
+
+
+def _other_rows(own: Cohort, other: Cohort) -> str:
+    """Whether an analysis has rows that the audit left out; it may leave out more for its models.
+
+    Where entries are counted, rows are not told apart, and counts stand for them.
+    """
+    if own.repeats is not None or other.repeats is not None:
+        same = own.dropped.n == other.dropped.n and own.groups.names == other.groups.names
+        unlike = same and own.round_counts_to is None and _cells(own) != _cells(other)
+        return "counts by group, outcome and call differ" if unlike else ""
+    shared = len(np.intersect1d(own.rows, other.rows, assume_unique=True))
+    same_columns = own.dropped.by_column == other.dropped.by_column
+    if shared < len(other.rows) or (same_columns and shared < len(own.rows)):
+        return "other rows were left out"
+    return ""
+
+
+def _other_values(own: Cohort, other: Cohort) -> str:
+    """Which columns have other values in rows that both have."""
+    if own.repeats is not None or other.repeats is not None:
+        return ""
+    _, mine, theirs = np.intersect1d(own.rows, other.rows, assume_unique=True, return_indices=True)
+    pairs = {
+        f"the outcome {own.outcome_name!r}": (own.y, other.y),
+        f"the call {own.rule}": (own.s, other.s),
+        f"the score {own.score_name!r}": (own.score, other.score),
+        "the groups": (
+            np.array(own.groups.names, dtype=object)[own.groups.codes],
+            np.array(other.groups.names, dtype=object)[other.groups.codes],
+        ),
+    }
+    if own.treatment_name == other.treatment_name:
+        pairs[f"the treatment {own.treatment_name!r}"] = (own.d, other.d)
+    for name in own.data.columns.intersection(other.data.columns):
+        if own.data[name].dtype.kind in "biuf" and other.data[name].dtype.kind in "biuf":
+            values = own.data[name].to_numpy(), other.data[name].to_numpy()
+            pairs.setdefault(f"the column {name!r}", values)
+    differ = [
+        name
+        for name, (a, b) in pairs.items()
+        if a is not None and b is not None and not _equal(a[mine], b[theirs])
+    ]
+    return f"in the same rows {', '.join(differ)} has other values" if differ else ""
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return bool(np.array_equal(a, b, equal_nan=a.dtype.kind == "f" and b.dtype.kind == "f"))
+
+
+def _cells(cohort: Cohort) -> list[int]:
+    cell = cohort.groups.codes * 4 + cohort.y.astype(np.intp) * 2 + cohort.s
+    found: list[int] = np.bincount(cell, cohort.repeats, 4 * cohort.groups.n_groups).tolist()
+    return found
 
 
 def render(
@@ -225,6 +307,7 @@ def render(
     declaration: str,
     tables: Sequence[TableOneResult] = (),
     fitted: Sequence[FitAndAuditResult] = (),
+    elsewhere: Sequence[Any] = (),
     title: str | None = None,
     question: str | None = None,
     guideline: str | None = None,
@@ -240,6 +323,8 @@ def render(
     declaration : str
     tables : sequence of TableOneResult
     fitted : sequence of FitAndAuditResult
+    elsewhere : sequence of results
+        Of other rows, which masked counts could be computed from: said to be left out.
     title, question, guideline, date : str, optional
 
     Returns
@@ -259,7 +344,9 @@ def render(
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    sections = _sections(observed, representation, others, declaration, guideline, tables, fitted)
+    sections = _sections(
+        observed, representation, others, declaration, guideline, tables, fitted, elsewhere
+    )
     template = environment.get_template("report.html")
     told = {
         "title": label(title or f"Audit of {cohort.rule} for {cohort.outcome_name}, by {by}"),
@@ -292,10 +379,11 @@ def _sections(
     guideline: str | None,
     tables: Sequence[TableOneResult],
     fitted: Sequence[FitAndAuditResult],
+    elsewhere: Sequence[Any],
 ) -> list[Section]:
     treated = [r for r in others if isinstance(r, TreatedResult)]
-    least = _least(declaration, observed.cohort)
-    cohort = cohort_blocks(observed.cohort, others, least)
+    least = least_rows(observed.cohort)
+    cohort = cohort_blocks(observed.cohort, others)
     if observed.disclosure:
         cohort.append(Paragraph(f"Disclosure control: {observed.disclosure}."))
     found: list[tuple[str, str, list[Block]]] = [
@@ -312,10 +400,13 @@ def _sections(
         ("representation", "Representation", representation_blocks(representation)),
         ("observed", "Observed rates", observed_blocks(observed)),
     ]
-    if treated:
-        found.append(("counterfactual", "Counterfactual rates", counterfactual_blocks(treated)))
+    lost = [other_rows(r, observed.cohort) for r in elsewhere if isinstance(r, TreatedResult)]
+    if treated or lost:
+        rates = counterfactual_blocks(treated) if treated else []
+        found.append(("counterfactual", "Counterfactual rates", [*rates, *lost]))
     for kind, key, name, blocks in _MORE:
         mine = [b for r in others if isinstance(r, kind) for b in blocks(r)]
+        mine += [other_rows(r, observed.cohort) for r in elsewhere if isinstance(r, kind)]
         if mine:
             found.append((key, name, mine))
     found += [
@@ -323,6 +414,7 @@ def _sections(
         ("diagnostics", "Diagnostics", diagnostics_blocks(representation, observed, others)),
     ]
     tests = [b for r in others if isinstance(r, EquivalenceResult) for b in equivalence_blocks(r)]
+    tests += [other_rows(r, observed.cohort) for r in elsewhere if isinstance(r, EquivalenceResult)]
     if tests:
         found.append(("equivalence", "Equivalence", tests))
     found.append(("methods", "Methods and references", methods(observed, others, guideline, least)))
@@ -339,12 +431,6 @@ def _sections(
         )
         found.append(("guideline", "Reporting guideline", [guideline_table(guideline, facts)]))
     return [Section(key, name, tuple(blocks)) for key, name, blocks in found]
-
-
-def _least(declaration: str, cohort: Cohort) -> int | None:
-    """Rows that a group must have, of which a cohort keeps only the groups that have fewer."""
-    found = re.search(r"\bmin_group_size=(\d+)", declaration)
-    return max(int(found[1]), cohort.suppress_below or 0) if found else None
 
 
 _MORE: tuple[tuple[type, str, str, Callable[[Any], list[Block]]], ...] = (

@@ -23,7 +23,7 @@ from cfair.report.blocks import (
     rate,
 )
 from cfair.report.findings import small_groups
-from cfair.report.wording import MOST_ROWS, name_of, spoken, told
+from cfair.report.wording import MOST_ROWS, least_rows, name_of, spoken, told
 from cfair.results.group_intervention import GroupInterventionResult
 from cfair.results.report import treatment_fact
 from cfair.results.representation import RepresentationResult
@@ -35,7 +35,7 @@ from cfair.tables import Cell
 MOST_COLUMNS = 26
 
 
-def cohort_blocks(cohort: Cohort, others: Sequence[Any], least: int | None = None) -> list[Block]:
+def cohort_blocks(cohort: Cohort, others: Sequence[Any]) -> list[Block]:
     """Flow of rows, and who had the event, was flagged, was treated.
 
     Parameters
@@ -44,14 +44,12 @@ def cohort_blocks(cohort: Cohort, others: Sequence[Any], least: int | None = Non
         Of the observed rates.
     others : sequence of results
         Those that used other rows are named.
-    least : int, optional
-        Rows that a group must have.
 
     Returns
     -------
     list of blocks
     """
-    gone, n = cohort.dropped, told(cohort, "n", cohort.n_used)
+    least, gone, n = least_rows(cohort), cohort.dropped, told(cohort, "n", cohort.n_used)
     why = [f"{label(k)} missing: {v:,}" for k, v in gone.by_column.items()]
     small = "too small" if least is None else f"with fewer than {least:,} rows"
     why += [f"group {label(k)} {small}: {v:,}" for k, v in gone.small_groups.items()]
@@ -72,9 +70,13 @@ def cohort_blocks(cohort: Cohort, others: Sequence[Any], least: int | None = Non
             label(cohort.rule),
         ),
     ]
-    treated = next((r.cohort for r in others if isinstance(r, TreatedResult)), cohort)
+    treated = cohort
+    if cohort.d is None:  # it may be declared by a formula alone
+        treated = next((r.cohort for r in others if isinstance(r, TreatedResult)), cohort)
     if treated.d is not None:
         what = f"{label(treated.treatment_name)} = {label(treated.treatment_event)}"
+        if treated.n_used != cohort.n_used:
+            what += f", of the {count(told(treated, 'n', treated.n_used))} rows with covariates"
         shown = treatment_fact(treated)[1].rpartition(": ")[2]
         steps.append(("treated", shown, what))
     else:

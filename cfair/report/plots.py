@@ -75,8 +75,10 @@ def _observed_and_not(results: Sequence[TreatedResult]) -> list[Block]:
     names = [f"Nobody treated: {name}" for name in short_names(results)]
     named = list(zip(names, results, strict=True))
     while named:
-        groups = named[0][1].cohort.groups.names  # others may have dropped a level
-        alike = [(n, r) for n, r in named if r.cohort.groups.names == groups][: MOST_SERIES - 1]
+        # others may have dropped a level, or be of another level of confidence
+        first = (named[0][1].cohort.groups.names, named[0][1].level)
+        alike = [(n, r) for n, r in named if (r.cohort.groups.names, r.level) == first]
+        alike = alike[: MOST_SERIES - 1]
         named = [(n, r) for n, r in named if n not in dict(alike)]
         for metric, word in (("fpr", "False positive rate"), ("fnr", "False negative rate")):
             told = {n: r for n, r in alike if drawable(r, f"c{metric}")}

@@ -33,6 +33,7 @@ from cfair.report.wording import (
     short_names,
 )
 from cfair.results.forest import ordered_rows
+from cfair.results.gaps import BRACKETS, odds_words, p_heading, severity_words
 from cfair.results.group_intervention import GroupInterventionResult
 from cfair.results.observed import ObservedResult
 from cfair.results.performance import PerformanceResult
@@ -69,12 +70,12 @@ def _keys(rows: dict[Any, Any]) -> list[tuple[str, str]]:
     return list(dict.fromkeys((section, group) for _, section, group in rows))
 
 
-def _rate_cell(row: dict[Any, Any] | None, digits: int = 3) -> str:
+def _rate_cell(row: dict[Any, Any] | None) -> str:
     if row is None:
         return "–"
     if str(row["note"]).startswith(MASKED):
         return "masked"
-    return rate(row["estimate"], row["ci_low"], row["ci_high"], digits)
+    return rate(row["estimate"], row["ci_low"], row["ci_high"])
 
 
 def _reasons(rows: dict[Any, Any], names: dict[str, str], hidden: Sequence[str]) -> str:
@@ -147,6 +148,7 @@ def gaps_table(result: RatesResult, caption: str) -> Table:
         for row in mine.to_dict("records"):
             known = not np.isnan(row["gap"])
             between = f"{label(row['group'])}, {label(row['reference'])}" if known else row["note"]
+            between += odds_words(row)
             rows.append(
                 (
                     crossed if row["by"] == whole else label(row["by"]),
@@ -155,6 +157,7 @@ def gaps_table(result: RatesResult, caption: str) -> Table:
                     number(row["expected_if_equal"]),
                     number(row["detectable"]),
                     p_text(row["p_adjusted"]),
+                    severity_words(row) or "–",
                 )
             )
         parts.append(Rows(names.get(str(metric), str(metric)), tuple(rows)))
@@ -164,12 +167,13 @@ def gaps_table(result: RatesResult, caption: str) -> Table:
         f"Gap ({level_of(result)} interval)",
         "If all alike",
     )
-    head += ("Would be found", "p")
+    head += ("Would be found", p_heading(frame), "Severity")
     note = (
         "If all alike: what noise alone would give. Would be found: the least gap between two "
         "groups of these sizes, chosen beforehand, that a test finds with 80% power; the widest of "
         "many pairs must be wider. p: that all groups are equal, "
-        f"{frame['family'].iloc[0]}. A large p is no evidence of equality."
+        f"{frame['family'].iloc[0]}, while an interval is of its gap alone. A large p is no "
+        f"evidence of equality. Severity knows nothing of noise: {BRACKETS}."
     )
     return Table(caption, head, tuple(parts), text_columns=(1,), note=note)
 
@@ -187,11 +191,12 @@ def observed_blocks(result: ObservedResult) -> list[Block]:
     """
     metrics = [m for m in ("selection_rate", "tpr", "fpr", "ppv") if m in result.metrics]
     treated = result.cohort.treatment_name is not None
+    flagged = labels_of(result)["selection_rate"]
     blocks: list[Block] = [
         Paragraph(
-            "FLAGGED is the share flagged; TPR, the sensitivity, the share flagged among those "
-            "with the event; FPR the share flagged among those without; PPV the share with the "
-            "event among those flagged."
+            f"{flagged[:1].upper()}{flagged[1:]} is the share flagged; TPR, the sensitivity, the "
+            "share flagged among those with the event; FPR the share flagged among those without; "
+            "PPV the share with the event among those flagged."
             + " What treatment did to the outcomes is in these rates."
             * treated
         ),
@@ -199,10 +204,6 @@ def observed_blocks(result: ObservedResult) -> list[Block]:
     ]
     if several(result.cohort):
         blocks.append(gaps_table(result, "Widest gaps in observed rates"))
-    flagged = labels_of(result)["selection_rate"]
-    first = blocks[0]
-    assert isinstance(first, Paragraph)
-    blocks[0] = Paragraph(first.text.replace("FLAGGED", flagged[:1].upper() + flagged[1:]))
     return blocks
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cfair.cohort import Cohort
-from cfair.disclosure import KINDS
+from cfair.disclosure import KINDS, is_masked, small_masks
 from cfair.report.blocks import Paragraph, label
 from cfair.results.equivalence import EquivalenceResult
 from cfair.results.group_intervention import GroupInterventionResult
@@ -129,6 +129,12 @@ def told(cohort: Cohort, kind: str, value: float) -> float:
     return float(cohort.protection.counts(cohort.partitions[0], KINDS[kind])[0])
 
 
+def least_rows(cohort: Cohort) -> int | None:
+    """Rows that a group was to have; no less than the limit of disclosure control."""
+    least = cohort.min_group_size
+    return None if least is None else max(least, cohort.suppress_below or 0)
+
+
 def labels_of(result: RatesResult) -> dict[str, str]:
     """Metrics of a result in print."""
     return {e.metric: r.label for e, r in zip(result.estimates, result.rows, strict=True)}
@@ -170,3 +176,34 @@ def drawable(result: RatesResult, metric: str) -> bool:
 def left_out(what: str, below: int) -> Paragraph:
     """What disclosure control keeps off the page, since masked counts could be read from it."""
     return Paragraph(f"Left out, since counts below {below} are masked: {what}.")
+
+
+def is_of_rows(result: Any, cohort: Cohort) -> bool:
+    """Whether a result may stand beside those of a cohort under disclosure control.
+
+    Two results of overlapping rows are masked apart from each other, and the few rows by which they
+    differ are what is left when one is subtracted from the other.
+    """
+    own = result.cohort
+    if cohort.suppress_below is None:
+        return True
+    if own.n_used != cohort.n_used:
+        return False
+    if own.repeats is not None or cohort.repeats is not None:
+        return True  # counted or rounded: of one declaration, as many rows are the same rows
+    return bool(np.array_equal(own.rows, cohort.rows))
+
+
+def other_rows(result: Any, cohort: Cohort) -> Paragraph:
+    """Why a result of other rows than these is left out."""
+    own, below = result.cohort, cohort.suppress_below
+    few = is_masked(small_masks([abs(own.n_used - cohort.n_used), own.dropped.n], below)).any()
+    n, of = (told(c, "n", c.n_used) for c in (own, cohort))
+    rows = f"on {n:,.0f} of the {of:,.0f} rows"
+    if few or own.dropped.masked or not (n > 0 and of > 0 and own.n_used != cohort.n_used):
+        rows = "on other rows than the tables above"
+    return Paragraph(
+        f"Left out: {name_of(result)}. It rests {rows}; beside the tables above, counts "
+        f"below {below} could be computed by subtraction. Declare the audit on the rows of this "
+        "analysis: complete= names the columns in which no value may be missing."
+    )

@@ -22,7 +22,8 @@ class BatchedCounterfactualResult(CounterfactualResult):
 
     It is a `CounterfactualResult` whose cohort holds the combinations of group, outcome, call and
     treatment, and how many rows each stands for, in place of the rows; nothing of a single row is
-    in it. `overlap` has quantiles of propensities to a ten thousandth.
+    in it. `overlap` has quantiles of propensities to a ten thousandth, and to a thousandth where
+    there are thousands of groups.
 
     Attributes
     ----------

@@ -100,12 +100,14 @@ def _is_default(parameters: Mapping[str, inspect.Parameter], key: str, value: An
     return isinstance(value, plain) and type(value) is type(default) and value == default
 
 
-def declaration_text(roles: Roles) -> str:
+def declaration_text(roles: Roles, **more: Any) -> str:
     """The declaration of an audit as it would be typed.
 
     Parameters
     ----------
     roles : Roles
+    **more
+        Further arguments; those that are empty are not written.
 
     Returns
     -------
@@ -121,6 +123,7 @@ def declaration_text(roles: Roles) -> str:
         for f in fields(roles)
         if f.name == "groups" or not _same(getattr(roles, f.name), f.default)
     ]
+    written += [f"{name}={shown(value)}" for name, value in more.items() if value]
     return f"cfair.Audit(data, {', '.join(written)})"
 
 

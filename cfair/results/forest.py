@@ -87,7 +87,8 @@ def forest_rows(
         If there is no such attribute or reference, single attributes have no rates, or what is
         compared has other groups.
     ValueError
-        For a metric or margin that is not allowed.
+        For a metric or margin that is not allowed, or a comparison with another event, level or
+        disclosure control.
     TypeError
         If something that cannot be compared is given.
     """
@@ -210,7 +211,31 @@ def _others(
                 f"compare has the groups {show_some(list(theirs.names))}, and this result "
                 f"{show_some(list(own.names))}. Compare results by the same attributes."
             )
+        _refuse_unlike(result, other)
     return [(str(name), other) for name, other in named.items()]
+
+
+def _refuse_unlike(result: RatesResult, other: RatesResult) -> None:
+    """Refuse what one axis would make look alike, and what together shows a masked count."""
+    mine, theirs = result.cohort, other.cohort
+    events = [f"{c.outcome_name} = {c.outcome_event!r}" for c in (mine, theirs)]
+    if events[0] != events[1]:
+        raise ValueError(
+            f"compare is of the event {events[1]}, and this result of {events[0]}. Their rates are "
+            "shares of other patients: draw them apart."
+        )
+    if result.level != other.level:
+        raise ValueError(
+            f"compare has level={other.level:g}, and this result level={result.level:g}. Make both "
+            "at one level."
+        )
+    for name in ("suppress_below", "round_counts_to"):
+        own, its = getattr(mine, name), getattr(theirs, name)
+        if own != its:
+            raise ValueError(
+                f"compare has {name}={its}, and this result {name}={own}: together they would show "
+                "masked counts. Make both with the same."
+            )
 
 
 def _wanted(
@@ -239,10 +264,27 @@ def _series(
     found = [("", result, list(metrics))]
     found += [(name, other, [_counterpart(other, m) for m in metrics]) for name, other in others]
     names = [name or _series_name(one, own) for name, one, own in found]
+    told = [_distinctions(one, [r for _, r, _ in found]) for _, one, _ in found]
+    given = [bool(name) for name, _, _ in found]
+    names = [
+        name if is_given or not more else f"{name}: {', '.join(more)}"
+        for name, is_given, more in zip(names, given, told, strict=True)
+    ]
     return [
         (name if names.count(name) == 1 else f"{name} ({names[: k + 1].count(name)})", one, own)
         for k, (name, (_, one, own)) in enumerate(zip(names, found, strict=True))
     ]
+
+
+def _distinctions(one: RatesResult, every: Sequence[RatesResult]) -> list[str]:
+    """The call and the rows of a result, where those of the results differ."""
+    found = []
+    if len({r.cohort.rule for r in every}) > 1:
+        found.append(one.cohort.rule)
+    # a difference of rows is a count that may be small
+    if len({r.cohort.n_used for r in every}) > 1 and not any(r.cohort.controlled for r in every):
+        found.append(f"n = {one.cohort.n_used:,}")
+    return found
 
 
 def _counterpart(result: RatesResult, metric: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -197,6 +197,125 @@ def gap_frame(rows: Sequence[dict[str, Any]], measure: Measure, adjust: str | No
     frame["note"] = ["; ".join(part for part in pair if part) for pair in notes]
     frame["family"] = adjust_p_values(frame, adjust)
     return frame
+
+
+def simultaneous_pairs(
+    estimates: RateEstimates, compared: Sequence[Block], level: float
+) -> pd.DataFrame:
+    """Every gap of one rate, between groups and within attributes, with simultaneous intervals.
+
+    The intervals hold together over all pairs, so that one may be picked afterwards; unlike that
+    of the widest gap, each is of its own pair.
+
+    Parameters
+    ----------
+    estimates : RateEstimates
+    compared : sequence of Block
+    level : float
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``by, group`` (the higher), ``reference, gap, ci_low, ci_high``; pairs without an interval
+        are left out.
+    """
+    parts = []
+    for block in compared:
+        i, j = np.triu_indices(len(block.targets), 1)
+        names = np.array(block.names, dtype=object)
+        columns = {"by": block.by, "group": names[i], "reference": names[j]}
+        parts.append(pd.DataFrame({**columns, "i": block.targets[i], "j": block.targets[j]}))
+    frame = pd.concat(parts, ignore_index=True)
+    known = ~np.isnan(estimates.estimate) & ~np.isnan(estimates.se)
+    frame = frame[known[frame["i"]] & known[frame["j"]]].reset_index(drop=True)
+    i, j = (frame.pop(name).to_numpy(dtype=np.intp) for name in ("i", "j"))
+    if frame.empty:
+        return frame.assign(gap=np.nan, ci_low=np.nan, ci_high=np.nan)
+    pointwise, _ = estimates.simultaneous(i, j, level)
+    c = estimates.contrast(i, j, "difference", pointwise)
+    turned = c.estimate < 0
+    pair = frame[["group", "reference"]].to_numpy()
+    frame[["group", "reference"]] = np.where(turned[:, None], pair[:, ::-1], pair)
+    frame["gap"] = np.abs(c.estimate)
+    frame["ci_low"] = np.where(turned, -c.high, c.low)
+    frame["ci_high"] = np.where(turned, -c.low, c.high)
+    return frame[frame["ci_low"].notna()].reset_index(drop=True)
+
+
+#: What brackets around a severity mean.
+BRACKETS = "'severe' and 'moderate' in brackets where the interval reaches 0"
+#: How the ratio of a gap is headed: it is not that of ``group`` to ``reference``.
+RATIO = "lowest/highest"
+
+
+def severity_words(row: Mapping[Any, Any], name: str | None = None) -> str:
+    """The severity of a gap, in brackets where noise alone could have given it.
+
+    Parameters
+    ----------
+    row : mapping
+        A row of `RatesResult.gaps`.
+    name : str, optional
+        What its severity is called.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> severity_words({"severity": "severe", "ci_low": 0.0})
+    '(severe)'
+    """
+    said = str(row["severity"]) if name is None else name
+    within = row["ci_low"] <= 0 and row["severity"] in ("moderate", "severe")
+    return f"({said})" if within else said
+
+
+def odds_words(row: Mapping[Any, Any]) -> str:
+    """Which rate has the larger gap of equalized odds, and which the p-value, if it is another.
+
+    Parameters
+    ----------
+    row : mapping
+        A row of `RatesResult.gaps`.
+
+    Returns
+    -------
+    str
+        Empty for other metrics.
+
+    Examples
+    --------
+    >>> odds_words({"metric": "equalized_odds", "note": "of TPR; p from FPR"})
+    ' (TPR; p: FPR)'
+    """
+    note = str(row["note"])
+    if row["metric"] != EQUALIZED_ODDS or not note.startswith("of "):
+        return ""
+    other = note.partition("p from ")[2][:3]
+    return f" ({note[3:6]}; p: {other})" if other else f" ({note[3:6]})"
+
+
+def p_heading(frame: pd.DataFrame) -> str:
+    """How adjusted p-values of a frame are headed.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        With a column ``family``.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> p_heading(pd.DataFrame({"family": ["Holm over 15 p-values (5 metrics)"]}))
+    'p (Holm)'
+    """
+    adjusted, over, _ = str(frame["family"].iloc[0]).partition(" over ")
+    return f"p ({adjusted})" if over else "p"
 
 
 _NUMBERS = tuple(c for c in COLUMNS[4:] if c not in ("severity", "family", "note"))

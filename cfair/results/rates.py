@@ -652,9 +652,11 @@ class RatesResult(Printed):
             (lowest), their ``gap`` with the interval of a maximum over all pairs, since the pair
             was chosen for its width; ``expected_if_equal``, what noise alone would give;
             ``detectable``, the least gap between two groups of these sizes that a test of two
-            proportions finds with this power; ``ratio``, lowest over highest; ``severity``, a word
-            that knows nothing of noise; ``p_value`` of the test that all rates are equal, and
-            ``p_adjusted`` over the ``family``; ``note``.
+            proportions finds with this power; ``ratio``, lowest over highest rate, which is
+            ``reference`` over ``group``, never above 1, and for equalized odds the lesser of those
+            of TPR and FPR; ``severity``, a word that knows nothing of noise (printed in brackets
+            where the interval reaches 0, if it is severe or moderate); ``p_value`` of the test
+            that all rates are equal, and ``p_adjusted`` over the ``family``; ``note``.
 
         Examples
         --------
@@ -785,7 +787,8 @@ class RatesResult(Printed):
             Drawn beside these rates in each row: another estimator, or the observed rates beside
             those had nobody been treated. A mapping gives the names of the legend. The rate that is
             drawn of each is that without treatment where the result has one (cFPR for FPR), so that
-            ``compare=result`` shows a counterfactual result beside its own observed rates.
+            ``compare=result`` shows a counterfactual result beside its own observed rates. Calls
+            and numbers of rows that differ stand in the legend.
         attributes : sequence of str, optional
             Single attributes in the order wanted, which intersections follow; all by default.
         intersections : bool, default True
@@ -810,7 +813,8 @@ class RatesResult(Printed):
             If there is no such attribute or reference, single attributes have no rates, or what is
             compared has other groups.
         ValueError
-            For a metric or margin that is not allowed.
+            For a metric or margin that is not allowed, or a comparison with another event, level or
+            disclosure control.
         TypeError
             If `compare` is no result with rates by group.
 

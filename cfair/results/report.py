@@ -14,7 +14,13 @@ from cfair.groups import Groups
 from cfair.inference.equality import EqualityTest
 from cfair.inference.estimates import RateEstimates
 from cfair.results import text
-from cfair.results.gaps import EQUALIZED_ODDS
+from cfair.results.gaps import (
+    BRACKETS,
+    odds_words,
+    p_heading,
+    severity_words,
+    simultaneous_pairs,
+)
 
 if TYPE_CHECKING:
     from cfair.results.rates import RatesResult
@@ -242,8 +248,22 @@ def largest_gap_lines(result: RatesResult, chosen: Sequence[int]) -> list[str]:
             )
             # a metric without a gap has no line, and the first that has one is named
             head = "" if lines else "largest gap"
-            lines += text.facts([(head, f"{label}: {pair}, {value}")])
+            clearest = _clearest(result, k, dict(gap))
+            lines += text.facts([(head, f"{label}: {pair}, {value}{clearest}")])
     return lines
+
+
+def _clearest(result: RatesResult, k: int, widest: Mapping[Any, Any]) -> str:
+    """The pair that is told from 0 best, where the widest rests on too few to be told at all."""
+    pairs = simultaneous_pairs(result.estimates[k], result._by(result.metrics[k]), result.level)
+    same = (pairs["by"] == widest["by"]) & (pairs["group"] == widest["group"])
+    own = pairs.loc[same & (pairs["reference"] == widest["reference"]), "ci_low"]
+    if pairs.empty or (own > 0).any() or not pairs["ci_low"].max() > 0:
+        return ""
+    best = max(pairs.to_dict("records"), key=lambda row: float(row["ci_low"]))
+    shown = text.estimate(best["gap"], best["ci_low"], best["ci_high"])
+    names = " against ".join(text.one_line(best[c], 40) for c in ("group", "reference"))
+    return f", may be noise; clearest: {names}, {shown} (simultaneous)"
 
 
 def gap_table(frame: pd.DataFrame, labels: Mapping[str, str]) -> list[str]:
@@ -256,19 +276,16 @@ def gap_table(frame: pd.DataFrame, labels: Mapping[str, str]) -> list[str]:
     labels : mapping of str to str
         Metrics in print.
     """
-    header = [
-        *("widest gap", "by", "between", "", "if equal", "detectable", "all equal? p", "severity")
-    ]
+    header = ["widest gap", "by", "between", "", "if equal", "detectable"]
+    header += [p_heading(frame), "severity"]
     rows, last, noise = [], "", False
     for row in frame.to_dict("records"):
         between = row["note"]
         if not np.isnan(row["gap"]):
             between = f"{text.one_line(row['group'])}, {text.one_line(row['reference'])}"
-        if row["metric"] == EQUALIZED_ODDS and row["note"].startswith("of "):
-            between += f" ({row['note'][3:6]}{'; p: ' * ('p from' in row['note'])}"
-            between += f"{row['note'].partition('p from ')[2][:3]})"
-        within = row["ci_low"] <= 0 and row["severity"] in ("moderate", "severe")
-        noise |= within
+        between += odds_words(row)
+        said = severity_words(row)
+        noise |= said.startswith("(")
         rows.append(
             [
                 labels[row["metric"]] if row["metric"] != last else "",
@@ -278,13 +295,13 @@ def gap_table(frame: pd.DataFrame, labels: Mapping[str, str]) -> list[str]:
                 text.number(row["expected_if_equal"]),
                 text.number(row["detectable"]),
                 text.p_value(row["p_adjusted"]).removeprefix("p ").removeprefix("= "),
-                f"({row['severity']})" if within else row["severity"],
+                said,
             ]
         )
         last = row["metric"]
     lines = text.table(header, rows, left=3)
     said = f"p of the test that all groups are equal; {frame['family'].iloc[0]}"
-    said += "; severity in brackets: the interval reaches 0" * noise
+    said += f"; {BRACKETS}" * noise
     return [*lines, *text.facts([(" ", said)])]
 
 

@@ -12,7 +12,15 @@ import pandas as pd
 
 from cfair.options import check_option
 from cfair.results import text
-from cfair.results.gaps import EQUALIZED_ODDS
+from cfair.results.gaps import (
+    BRACKETS,
+    COLUMNS,
+    EQUALIZED_ODDS,
+    RATIO,
+    odds_words,
+    p_heading,
+    severity_words,
+)
 from cfair.tables import (
     Cell,
     Table,
@@ -233,16 +241,22 @@ class Tabulated:
         frame = self._frame_of(name)
         if order is not None:
             frame = _in_order(frame, order)
-        if "metric" in frame:
-            of = {**_metric_names(self), **names}
+        headed, explained = _COLUMNS, _explained(frame)
+        of = {**_metric_names(self), **names}
+        if set(COLUMNS) <= set(frame):
+            headed = {**_COLUMNS, "ratio": RATIO, "p_adjusted": p_heading(frame)}
+            frame = _gaps_as_read(frame, of)
+            if frame["severity"].str.startswith("(").any():
+                explained.append(f"Severity: {BRACKETS}")
+        elif "metric" in frame:
             frame = frame.assign(metric=[of.get(m, m) for m in frame["metric"]])
         attributes = getattr(getattr(self, "cohort", None), "groups", None)
         return of_frame(
             frame,
             digits=digits,
-            labels={**_COLUMNS, **names},
+            labels={**headed, **names},
             caption=caption or "",
-            notes=[*_explained(frame), *_policy(self)],
+            notes=[*explained, *_policy(self)],
             attributes=getattr(attributes, "attributes", ()),
         )
 
@@ -273,6 +287,15 @@ EFFECTIVE = (
 def _explained(frame: pd.DataFrame) -> list[str]:
     """What a column means that is easily misread."""
     return [EFFECTIVE] * ("n_effective" in frame)
+
+
+def _gaps_as_read(frame: pd.DataFrame, names: Mapping[Any, str]) -> pd.DataFrame:
+    """Gaps as they are printed: severity in brackets, and of which rate equalized odds speak."""
+    records = frame.to_dict("records")
+    return frame.assign(
+        metric=[f"{names.get(r['metric'], r['metric'])}{odds_words(r)}" for r in records],
+        severity=[severity_words(r, names.get(r["severity"])) for r in records],
+    )
 
 
 def _in_order(frame: pd.DataFrame, order: Sequence[str]) -> pd.DataFrame:

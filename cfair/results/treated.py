@@ -99,8 +99,9 @@ class TreatedResult(ReplicatedResult):
         if cohort.suppress_below is not None and self.overlap is not None:
             if not by_group:  # the bars of a histogram are counts; quantiles are not
                 group, names = np.zeros_like(groups.codes), ("all",)
-            arms = self.overlap.propensities.set_index("group")["n"]
-            masked = [k for k, name in enumerate(names or ()) if arms[name].isna().any()]
+            arms = self.overlap.propensities
+            lost = set(arms.loc[arms["note"].ne(""), "group"])
+            masked = [k for k, name in enumerate(names or ()) if name in lost]
         return plot_overlap(
             self._fitted_propensity.fitted,
             cohort.d,
