@@ -75,8 +75,8 @@ class Audit:
         only their ratios count. A row of weight 0 is counted in ``n`` and carries nothing else.
         Rates are weighted, and their standard errors those of linearization, with the weights as
         known and the rows, or the clusters, as independent.
-    outcome_event, treatment_event : optional
-        The value that counts as 1. Never guessed.
+    outcome_event, treatment_event : value, or list of values, optional
+        What counts as 1, such as "yes" or ["yes", "y"]. Never guessed.
     missing : {"raise", "drop", "level"}, default "raise"
         Missing values in a column that an analysis uses: refuse them, drop the rows (the result
         counts them by column and group), or make them a level of a group attribute.

@@ -93,8 +93,8 @@ def fit_and_audit(
         pipeline. That gets a frame of floats and text, with NaN where a value is missing.
     indicate_missing : bool, default False
         Whether the model is also told which values were missing.
-    outcome_event : optional
-        The value that counts as 1. Never guessed.
+    outcome_event : value, or list of values, optional
+        What counts as 1, such as "yes" or ["yes", "y"]. Never guessed.
     missing : {"raise", "drop", "level"}, default "raise"
         For outcome, groups, weights and cluster, as in `Audit`. Nothing is filled in there.
     min_group_size : int, optional

@@ -233,7 +233,7 @@ def test_the_print_brackets_severity_that_may_be_noise(result):
     assert "(TPR; p: FPR)" in lines[1]
     said = " ".join(str(result).split())
     assert "'severe' and 'moderate' in brackets where the interval reaches 0" in said
-    assert re.search(r"detectable +p \(Holm\) +severity", str(result))
+    assert re.search(r"detectable +all equal\? p \(Holm\) +severity", str(result))
 
 
 def test_paper_tables_read_as_the_print_does(result, tmp_path):
@@ -253,8 +253,8 @@ def test_paper_tables_read_as_the_print_does(result, tmp_path):
 @pytest.mark.parametrize(
     ("family", "heading"),
     [
-        ("Holm over 15 p-values (5 metrics)", "p (Holm)"),
-        ("not adjusted, 3 p-values (1 metric)", "p"),
+        ("Holm over 15 p-values (5 metrics)", "all equal? p (Holm)"),
+        ("not adjusted, 3 p-values (1 metric)", "all equal? p"),
     ],
 )
 def test_adjusted_p_values_are_headed_by_their_adjustment(family, heading):

@@ -618,7 +618,7 @@ def test_the_score_of_all_patients_has_a_finding_where_it_is_off():
 
 def test_gaps_on_the_page_have_severity_and_say_what_is_adjusted(audit):
     found = gaps_table(audit.observed(), "Gaps")
-    assert found.head[-2:] == ("p (Holm)", "Severity")
+    assert found.head[-2:] == ("all equal? p (Holm)", "Severity")
     rows = [row for part in found.parts for row in part.rows]
     assert {row[-1] for row in rows} & {"(severe)", "(moderate)"}
     assert any("(TPR; p: FPR)" in row[1] or "(FPR; p: TPR)" in row[1] for row in rows)

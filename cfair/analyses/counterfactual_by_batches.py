@@ -163,8 +163,8 @@ def counterfactual_by_batches(
     cluster : str, optional
         Rows with the same value, a hospital say, are not independent. Some thousands of clusters
         can be told apart.
-    outcome_event, treatment_event : optional
-        The value that counts as 1. Never guessed.
+    outcome_event, treatment_event : value, or list of values, optional
+        What counts as 1, such as "yes" or ["yes", "y"]. Never guessed.
     missing : {"raise", "drop", "level"}, default "raise"
         Missing values in a column that is used: refuse them, drop the rows (the result counts them
         by column and group), or make them a level of a group attribute.

@@ -254,7 +254,7 @@ class _Pair:
         if self.low > 0:
             return f"the widest gap is {self.shown()}, between {ends}"
         few = min(s[0] for s in said) < CARE_BELOW
-        why = "rests on too few to tell" if few else "is not told from 0"
+        why = "rests on too few to tell" if few else "cannot be told from 0"
         return (
             f"the widest gap, {self.gap:.2f}, is between {ends} and {why}{_where_noise(expected)}"
         )
@@ -338,7 +338,7 @@ def _cares(places: Sequence[tuple[str, dict[Any, Any]]]) -> list[str]:
 
 def _patients(size: float) -> str:
     """An effective size in words."""
-    shown = f"{size:,.0f}" if abs(size - round(size)) < 0.01 else f"an effective {size:,.1f}"
+    shown = f"{size:,.0f}" if abs(size - round(size)) < 0.01 else f"an effective {size:,.0f}"
     return f"{shown} {'patient' if shown == '1' else 'patients'}"
 
 

@@ -312,10 +312,10 @@ def p_heading(frame: pd.DataFrame) -> str:
     Examples
     --------
     >>> p_heading(pd.DataFrame({"family": ["Holm over 15 p-values (5 metrics)"]}))
-    'p (Holm)'
+    'all equal? p (Holm)'
     """
     adjusted, over, _ = str(frame["family"].iloc[0]).partition(" over ")
-    return f"p ({adjusted})" if over else "p"
+    return f"all equal? p ({adjusted})" if over else "all equal? p"
 
 
 _NUMBERS = tuple(c for c in COLUMNS[4:] if c not in ("severity", "family", "note"))
