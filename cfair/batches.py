@@ -122,7 +122,8 @@ class Source:
 
     def _batches(self, names: list[str], check_types: bool) -> Iterator[Table]:
         seen: dict[str, dict[Any, int]] = {name: {} for name in names}
-        frames = self.frames(names)
+        with _named(self.shown):
+            frames = self.frames(names)
         for number in itertools.count(1):
             with _named(self.shown):
                 frame = next(frames, _END)
@@ -352,13 +353,13 @@ def _close(batches: Any) -> None:
 
 def _from_duckdb(relation: Any, batch_rows: int) -> _Opened:
     _arrow("a duckdb relation")
-    from duckdb import SQLExpression
 
-    def quoted(name: str) -> Any:  # a column expression would take "*" for all columns
-        return SQLExpression('"' + name.replace('"', '""') + '"')
+    def quoted(name: str) -> str:
+        return '"' + name.replace('"', '""') + '"'
 
     def frames(names: list[str]) -> Iterator[Any]:
-        chosen = relation.select(*map(quoted, names))
+        # as SQL: a column expression would take "*" for all columns
+        chosen = relation.project(", ".join(map(quoted, names)))
         read = getattr(chosen, "to_arrow_reader", None) or chosen.fetch_arrow_reader
         return _tables(read(batch_rows))
 

@@ -356,15 +356,16 @@ def test_errors_of_libraries_name_the_source(tmp_path):
     whole = path.read_bytes()
     path.write_bytes(whole[:4] + bytes(len(whole) // 2) + whole[4 + len(whole) // 2 :])
     refused("the file 'broken.parquet' could not be read: .*new parquet file", source=path)
-    gone = pl.scan_parquet(tmp_path / "none.parquet")
-    refused("a LazyFrame, could not be read: .*FileNotFoundError", source=gone)
     if hasattr(pl.LazyFrame, "collect_batches"):
+        gone = pl.scan_parquet(tmp_path / "none.parquet")
+        refused("a LazyFrame, could not be read: .*FileNotFoundError", source=gone)
         wrong = lazy(table(90), tmp_path).with_columns(x=pl.col("race").cast(pl.Float64))
         refused("the polars frame could not be read: .*InvalidOperationError", source=wrong)
     database = duckdb.connect()
-    relation = database.sql("select 1 as y")
+    rows = table(90)
+    relation = database.from_df(rows)
     database.close()
-    refused("could not be read: .*already been closed", source=relation)
+    refused("could not be read: .*[Cc]losed", source=relation)
     with pytest.raises(ZeroDivisionError):  # the user's own code keeps its error
         cfair.counterfactual_by_batches(lambda: 1 / 0, FORMULA, **ROLES)
 
