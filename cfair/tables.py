@@ -233,6 +233,8 @@ def _finite(value: Any) -> int | float | None:
     ):
         return None
     plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, int):  # a sheet has fifteen digits; a longer number is an identifier
+        return plain if abs(plain) < 10**15 else None
     return plain if np.isfinite(plain) else None
 
 

@@ -543,6 +543,8 @@ def _role_masks(cohort: Cohort, name: str, member: Array) -> Masks | None:
 
 def _category_difference(counts: Array, found: _Counted, member: Array, whole: Array) -> float:
     """Largest standardised difference of the shares, over groups of which all are shown."""
+    if not counts.shape[1]:  # no row has a value
+        return np.nan
     stats = []
     for j, row in enumerate(counts):
         total = row.sum()

@@ -369,7 +369,7 @@ def protect(
 def _vectors(membership: Array, kinds: Array) -> Array:
     """Counts as coefficients of all base cells: targets by kinds."""
     found = np.einsum("tk,j...->tjk...", membership, kinds)
-    return found.reshape(len(membership) * len(kinds), -1)
+    return found.reshape(len(membership) * len(kinds), int(np.prod(found.shape[2:])))
 
 
 def _ordered(

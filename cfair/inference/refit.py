@@ -211,7 +211,9 @@ class CounterfactualModels:
         """Weights of the untreated, for one set of probabilities (n,) or many (B, n)."""
         weights = np.zeros(pi.shape)
         untreated = np.broadcast_to(self.rows.d == 0, pi.shape)
-        np.divide(1.0, 1.0 - pi, out=weights, where=untreated)
+        sure = untreated & (pi >= 1)  # a refit without truncation: the replicate has no rate there
+        np.divide(1.0, 1.0 - pi, out=weights, where=untreated & ~sure)
+        weights[sure] = np.nan
         return weights
 
     def _by_own_cell(self, values: Array) -> Array:

@@ -95,7 +95,7 @@ class TableOneResult(Printed):
             kinds = [s for s in part["statistic"].unique() if not s.startswith("missing")]
             heading = str(names.get(covariate, covariate))
             # a heading says what all its rows are, and a single row says it itself
-            what = f"{heading}, {kinds[0]}" if kinds[0] == "n (%)" else heading
+            what = f"{heading}, {kinds[0]}" if kinds[:1] == ["n (%)"] else heading
             sections.append((what if covariate else str(names.get("Patients", "Patients")), rows))
         header = [names.get("Characteristic", "Characteristic")]
         header += [names.get(g, g) for g in columns] + ["SMD"] * self.differences
