@@ -24,7 +24,7 @@ def ipw_weights(d: Integers, pi: Array) -> Array:
     Returns
     -------
     (n,) array
-        0 for treated rows.
+        0 for treated rows, NaN for an untreated one whose probability is 1.
 
     Examples
     --------
@@ -33,7 +33,9 @@ def ipw_weights(d: Integers, pi: Array) -> Array:
     [2.0, 4.0, 0.0]
     """
     weights = np.zeros(len(pi))
-    np.divide(1.0, 1.0 - pi, out=weights, where=np.asarray(d) == 0)
+    untreated = np.asarray(d) == 0
+    np.divide(1.0, 1.0 - pi, out=weights, where=untreated & (pi < 1))
+    weights[untreated & (pi >= 1)] = np.nan
     return weights
 
 

@@ -281,7 +281,9 @@ class ObservedResult(RatesResult):
         if not e.normal:  # the degrees of freedom of Korn and Graubard (1998)
             tail = (1 - self.level) / 2
             student = stdtrit(np.clip(np.minimum(size - 1, e.max_df), 1, None), tail)
-            size = size * (ndtri(tail) / student) ** 2
+            # at a level of next to nothing both quantiles are 0
+            ratio = np.divide(ndtri(tail), student, out=np.ones(len(size)), where=student != 0)
+            size = size * ratio**2
         successes = np.nan_to_num(e.estimate) * size
         low, high = proportion_confint(
             successes, size, alpha=1 - self.level, method=METHODS[self.interval]
