@@ -281,11 +281,18 @@ def _frame_of_mapping(data: Mapping[Any, Any]) -> pd.DataFrame:
         )
     index = indexes[0] if indexes else pd.RangeIndex(next(iter(lengths.values()), 0))
     parts = {
-        name: values.set_axis(index) if isinstance(values, pd.Series) else pd.Series(values, index)
+        name: values.set_axis(index) if isinstance(values, pd.Series) else _series(values, index)
         for name, values in columns.items()
     }
     frame = pd.DataFrame(dict(enumerate(parts.values())), index=index)
     return frame.set_axis(pd.Index(list(parts), dtype=object, tupleize_cols=False), axis=1)
+
+
+def _series(values: Any, index: pd.Index) -> pd.Series:
+    try:
+        return pd.Series(values, index)
+    except OverflowError:  # an older pandas: whole numbers beyond any float
+        return pd.Series(values, index, dtype=object)
 
 
 def lazy_frame(data: Any) -> Any:
