@@ -18,12 +18,12 @@ def ipw_weights(d: Integers, pi: Array) -> Array:
     ----------
     d : (n,) array of 0 and 1
         Treatment.
-    pi : (n,) array
-        Probability of treatment, below 1.
+    pi : (..., n) array
+        Probability of treatment, one set or a stack of them.
 
     Returns
     -------
-    (n,) array
+    (..., n) array
         0 for treated rows, NaN for an untreated one whose probability is 1.
 
     Examples
@@ -32,8 +32,8 @@ def ipw_weights(d: Integers, pi: Array) -> Array:
     >>> ipw_weights(np.array([0, 0, 1]), np.array([0.5, 0.75, 0.2])).tolist()
     [2.0, 4.0, 0.0]
     """
-    weights = np.zeros(len(pi))
-    untreated = np.asarray(d) == 0
+    weights = np.zeros(np.shape(pi))
+    untreated = np.broadcast_to(np.asarray(d) == 0, weights.shape)
     np.divide(1.0, 1.0 - pi, out=weights, where=untreated & (pi < 1))
     weights[untreated & (pi >= 1)] = np.nan
     return weights

@@ -11,6 +11,7 @@ from scipy.sparse import csr_matrix
 
 from cfair.estimators.aipw import aipw_scores
 from cfair.estimators.confusion import cell_codes, confusion_counts
+from cfair.estimators.ipw import ipw_weights
 from cfair.inference.contributions import (
     Contributions,
     OutcomeModel,
@@ -192,7 +193,7 @@ class CounterfactualModels:
             converged = converged & good
         if self.estimator == "ipw":
             assert pi is not None
-            cells = self._by_own_cell(total * self._weights(pi))
+            cells = self._by_own_cell(total * ipw_weights(self.rows.d, pi))
         else:
             cells = self._by_prediction(total, self._scores(pi, mu0))
         return Part(cells, observed, int((~converged).sum()), counts.sum(axis=1))
@@ -205,16 +206,7 @@ class CounterfactualModels:
         assert pi is not None
         if pi.ndim == 1 and mu0.ndim == 1:
             return aipw_scores(self.rows.y, self.rows.d, pi, mu0)
-        return np.asarray(self._weights(pi) * (self.rows.y - mu0) + mu0)
-
-    def _weights(self, pi: Array) -> Array:
-        """Weights of the untreated, for one set of probabilities (n,) or many (B, n)."""
-        weights = np.zeros(pi.shape)
-        untreated = np.broadcast_to(self.rows.d == 0, pi.shape)
-        sure = untreated & (pi >= 1)  # a refit without truncation: the replicate has no rate there
-        np.divide(1.0, 1.0 - pi, out=weights, where=untreated & ~sure)
-        weights[sure] = np.nan
-        return weights
+        return np.asarray(ipw_weights(self.rows.d, pi) * (self.rows.y - mu0) + mu0)
 
     def _by_own_cell(self, values: Array) -> Array:
         """Sums of values (B, n) by group, outcome and prediction."""
