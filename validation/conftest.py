@@ -15,8 +15,9 @@ from validation.ledger import drain, section_of, summary
 HERE = Path(__file__).parent
 SECTION, COMPARED = "section", "compared"
 
-# Scripts that are run by hand; their tables are committed.
-collect_ignore = ["coverage.py", "benchmark.py", "benchmark_observed.py"]
+# Only the tests are collected. The scripts that are run by hand (their tables are committed) would
+# else be imported in search of doctests, as modules of no package.
+collect_ignore = [path.name for path in HERE.glob("*.py") if not path.name.startswith("test_")]
 
 
 def pytest_collection_modifyitems(items) -> None:
