@@ -26,6 +26,7 @@ SECTIONS = {
     "statistical": ("test_statistical.py", "test_group_intervention.py", "test_equivalence.py"),
     "gaps": ("test_observed_gaps.py",),
     "speed": ("test_speed.py",),
+    "Spark": ("test_spark.py",),
 }  # fmt: skip
 PACKAGE = "live original: R package"
 
