@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from cfair.inference.null_design import NullDesign, NullFit, fit_without_labels, null_design
 from cfair.inference.null_outcome import can_shift, outcome_sums
+from cfair.inference.null_refits import refits_together
 from cfair.inference.null_sums import SumsEngine, run_sums, sums_engine
 from cfair.inference.refit import CounterfactualModels, Part
 from cfair.inference.replicates import label_blocks, own_labels
@@ -182,9 +183,14 @@ def _engine(
         keys = models.keys
     at = rows.canonical(*keys) if canonical else rows.arranged(np.arange(rows.n))
     one_step = method in (ONE_STEP, ONE_STEP_MODELS)
+    together = refits_together(models) if method == REFIT else None
 
     def refit(labels: Integers) -> Part:
-        part = models.under_labels(own_labels(labels, at), one_step=one_step)
+        own = own_labels(labels, at)
+        if together is not None:
+            part = together.replicates(own)
+        else:
+            part = models.under_labels(own, one_step=one_step)
         # groups by their new numbers, as all engines give them
         order = at.groups
         return Part(

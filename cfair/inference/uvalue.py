@@ -82,6 +82,8 @@ def u_values(observed: Array, null: Array, delta: float | Array = 0.1) -> Share:
     """
     defined = ~np.isnan(null)
     n_valid = defined.sum(axis=0)
-    exceed = np.sum(defined & (observed - np.where(defined, null, np.inf) > delta), axis=0)
+    # what exceeds delta by rounding alone, as where all are shares of a few rows, does not
+    least = delta + 1e-12 * (np.abs(observed) + np.abs(delta))
+    exceed = np.sum(defined & (observed - np.where(defined, null, np.inf) > least), axis=0)
     value = exceed / np.maximum(n_valid, 1)
     return Share(np.where(np.isnan(observed) | (n_valid == 0), np.nan, value), n_valid)

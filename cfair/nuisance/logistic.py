@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 _BLOCK = 8_192
 _WARM_FROM = 200_000
-_DECREMENT = 1e-13  # in units of the log likelihood: far below any statistical meaning
+DECREMENT = 1e-13  # in units of the log likelihood: far below any statistical meaning
 STOPPED = 1e-9  # the same, for a likelihood that has stopped under separation
 MOVING = 0.1  # shift of a linear predictor by one step that is no convergence
 _RANK_TOLERANCE = 1e-11  # R's glm.fit: min(1e-7, epsilon / 1000)
@@ -343,7 +343,7 @@ def newton(rows: FitRows, beta: Array, max_iter: int = 60) -> tuple[Array, Newto
         step = solve_information(hessian, score)
         # What a step would still gain, twice over, in the log likelihood.
         decrement = float(score @ step)
-        converged = decrement < _DECREMENT
+        converged = decrement < DECREMENT
         n_iter += 1
         shift = rows.shift(step) if decrement < STOPPED else None
         if shift is not None and shift > MOVING:

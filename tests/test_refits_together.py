@@ -1,0 +1,138 @@
+"""Propensities that are refitted under many sets of labels at once are those of one at a time."""
+
+from __future__ import annotations
+
+import bad_inputs
+import numpy as np
+import pytest
+
+import cfair
+from cfair.inference import null_refits, permutation
+from cfair.nuisance.logistic import fit_logistic
+from cfair.nuisance.logistic_labelled import LabelledRows, fit_logistic_labelled
+
+ROLES = {"outcome": "y", "score": "s", "cutoff": 0.5, "groups": ["sex", "race"]}
+FORMULAS = [
+    "d ~ sex * race + age + s",
+    "d ~ sex + race + age + s",
+    "d ~ 0 + sex + age",
+    "d ~ sex * race",
+    "d ~ sex:race + cr(age, df=4)",
+    "d ~ sex + age + I(2 * age) + s",
+]
+
+
+def counterfactual(data, formula, roles=ROLES, **options):
+    return cfair.Audit(data, **roles).counterfactual(formula, n_perm=60, seed=4, **options)
+
+
+def one_by_one(monkeypatch, *args, **options):
+    with monkeypatch.context() as patch:
+        patch.setattr(permutation, "refits_together", lambda models: None)
+        return counterfactual(*args, **options)
+
+
+def engines(monkeypatch):
+    """The engines that are made from here on."""
+    made, make = [], null_refits.refits_together
+    monkeypatch.setattr(
+        permutation, "refits_together", lambda models: made.append(make(models)) or made[-1]
+    )
+    return made
+
+
+def same_null(a, b):
+    assert a.method == b.method
+    assert a.not_converged == b.not_converged
+    for metric, draws in a.rates.items():
+        np.testing.assert_allclose(draws, b.rates[metric], atol=1e-12)
+    np.testing.assert_allclose(a.wald, b.wald, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore::cfair.errors.CfairWarning")
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_the_null_is_that_of_single_fits(monkeypatch, formula, weighted):
+    data = bad_inputs.cohort(400)
+    data["a"] = np.random.default_rng(1).uniform(0.5, 3, len(data))
+    roles = {**ROLES, "weights": "a"} if weighted else ROLES
+    made = engines(monkeypatch)
+    together = counterfactual(data, formula, roles)
+    assert len(made) == 1
+    assert made[0] is not None
+    same_null(together.null, one_by_one(monkeypatch, data, formula, roles).null)
+
+
+@pytest.mark.filterwarnings("ignore::cfair.errors.CfairWarning")
+def test_truncated_rows_have_no_derivative(monkeypatch):
+    data = bad_inputs.cohort(400)
+    options = {"truncation": (0.3, 0.45)}
+    together = counterfactual(data, FORMULAS[0], **options)
+    assert together.propensity.truncated.sum() > 50
+    same_null(together.null, one_by_one(monkeypatch, data, FORMULAS[0], **options).null)
+
+
+@pytest.mark.filterwarnings("ignore::cfair.errors.CfairWarning")
+def test_separated_replicates_are_fitted_with_care(monkeypatch):
+    data = bad_inputs.cohort(70)
+    made = engines(monkeypatch)
+    rest = []
+    alone = permutation.CounterfactualModels.under_labels
+
+    def counted(self, labels, **options):
+        rest.append(len(labels))
+        return alone(self, labels, **options)
+
+    monkeypatch.setattr(permutation.CounterfactualModels, "under_labels", counted)
+    together = counterfactual(data, "d ~ sex * race + age + s")
+    assert made[0] is not None
+    assert set(rest) == {1}
+    assert 3 < len(rest) < 60
+    same_null(together.null, one_by_one(monkeypatch, data, "d ~ sex * race + age + s").null)
+
+
+@pytest.mark.filterwarnings("ignore::cfair.errors.CfairWarning")
+@pytest.mark.parametrize(
+    ("formula", "shift"), [("d ~ sex * age + race", 0), ("d ~ sex + age", 1e7)]
+)
+def test_what_takes_a_single_fit_gets_one(monkeypatch, formula, shift):
+    data = bad_inputs.cohort(200)
+    data["age"] += shift
+    made = engines(monkeypatch)
+    counterfactual(data, formula)
+    assert made == [None]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_fits_under_labels(weighted):
+    rng = np.random.default_rng(5)
+    n, K, R = 300, 4, 6
+    fixed = np.column_stack([np.ones(n), rng.normal(size=(n, 2))])
+    by_group = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 1, 1]], dtype=float)
+    labels = np.array([rng.permutation(np.arange(n) % K) for _ in range(R)])
+    d = (rng.random(n) < 0.4).astype(int)
+    weights = rng.uniform(0.5, 2, n) if weighted else None
+    rows = LabelledRows.of(fixed, by_group, labels)
+    fits = fit_logistic_labelled(rows, d, weights, np.zeros(6))
+    assert fits.proper.all()
+    values = rng.normal(size=(R, n))
+    for r in range(R):
+        X = np.hstack([fixed, by_group[labels[r]]])
+        fit = fit_logistic(X, d, weights=weights)
+        np.testing.assert_allclose(fits.coef[r], fit.coef, atol=1e-10)
+        np.testing.assert_allclose(fits.information[r], fit.information, rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(rows.predictor(fits.coef)[r], X @ fits.coef[r], atol=1e-12)
+        np.testing.assert_allclose(rows.totals(values)[r], values[r] @ X, atol=1e-11)
+        np.testing.assert_allclose(
+            rows.products(values)[r], (X * values[r][:, None]).T @ X, atol=1e-10
+        )
+
+
+def test_a_design_without_full_rank_is_not_proper():
+    n = 40
+    fixed = np.column_stack([np.ones(n), np.linspace(-1, 1, n)])
+    by_group = np.array([[1.0, 0.0], [0.0, 1.0]])  # adds up to the constant
+    labels = np.tile(np.arange(n) % 2, (3, 1))
+    d = np.arange(n) % 3 == 0
+    fits = fit_logistic_labelled(LabelledRows.of(fixed, by_group, labels), d, None, np.zeros(4))
+    assert not fits.proper.any()
