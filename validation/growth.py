@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 # First: it keeps the libraries to one thread.
@@ -35,9 +36,12 @@ from benchmark import (
     numpy_loop,
     quietly,
     tables_of,
+    timed,
 )
 
 import numpy as np  # isort: skip
+
+import cfair
 
 HERE = Path(__file__).parent
 REPLICATES = 500
@@ -234,6 +238,56 @@ def whole_child(n: int) -> dict:
     }
 
 
+VERBS = "d ~ a1 * a2 + score + x1 + x2 + x3 + x4", "y ~ a1 * a2 + score + x1 + x2 + x3 + x4"
+
+
+def verbs(audit: cfair.Audit) -> dict[str, Callable[[], object]]:
+    """What an audit can be asked."""
+    d, y = VERBS
+    replicates = {"n_perm": REPLICATES, "n_boot": REPLICATES}
+    members = "~ x1 + x2 + x3 + x4"
+    return {
+        "representation": audit.representation,
+        "table_one": audit.table_one,
+        "observed": audit.observed,
+        "performance": audit.performance,
+        "interaction": audit.interaction,
+        "equivalence": lambda: audit.observed().equivalence(),
+        "counterfactual": lambda: audit.counterfactual(d),
+        "the same, 500 + 500": lambda: audit.counterfactual(d, **replicates),
+        "doubly robust": lambda: audit.counterfactual(d, outcome_model=y, estimator="aipw"),
+        "the same, 500 + 500 ": lambda: audit.counterfactual(
+            d, outcome_model=y, estimator="aipw", **replicates
+        ),
+        "group_intervention": lambda: audit.group_intervention(outcome_model=y, membership=members),
+        "small_subgroups, 40 bootstrap replicates": lambda: audit.small_subgroups(
+            d, outcome_model=f"y {members}", membership=members, n_boot=40
+        ),
+    }
+
+
+def every_verb(out: Report, sizes: tuple[int, ...]) -> None:
+    """Seconds of each analysis, and of its print, which has the tests and intervals."""
+    seconds: dict[str, list[str]] = {}
+    for n in sizes:
+        audit = audit_of(make_cohort(n, LEVELS[12], 4))
+        with quietly():
+            str(audit.observed())  # imports and caches
+            for name, verb in verbs(audit).items():
+                result, computed = timed(verb)
+                _, printed = timed(lambda result=result: str(result))
+                seconds.setdefault(name, []).append(f"{computed:.2f} | {printed:.2f}")
+    heads = " | ".join(f"{n:,} rows | its print" for n in sizes)
+    out.say(
+        "## Every analysis, 12 groups, 4 covariates, CPU s",
+        "",
+        f"| analysis | {heads} |",
+        f"|---|{'---|' * (2 * len(sizes))}",
+        *(f"| {name.strip()} | {' | '.join(found)} |" for name, found in seconds.items()),
+        "",
+    )
+
+
 def errors(out: Report, n: int) -> None:
     """Replicates of the one-pass bootstrap against full refits, in large data."""
     out.say(
@@ -268,6 +322,7 @@ def main() -> None:
     growth(out, *((5_000, (2_000, 5_000, 10_000)) if given.quick else (100_000, tuple(FEW))))
     whole_audit(out, 10_000 if given.quick else 215_000)
     errors(out, 5_000 if given.quick else 100_000)
+    every_verb(out, (2_000,) if given.quick else (5_000, 200_000))
     if given.quick:
         return
     about = (
