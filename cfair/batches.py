@@ -130,6 +130,8 @@ class Source:
             if frame is _END:
                 return
             table = _table_of(frame, number, self.shown)
+            if table.n_rows <= self.batch_rows:
+                table = _once(table)
             for name in names:
                 if name not in map(str, table.names):
                     raise DataError(
@@ -143,7 +145,8 @@ class Source:
                     yield table
                 continue
             for first in range(0, table.n_rows, self.batch_rows):
-                yield table.take(np.arange(first, min(first + self.batch_rows, table.n_rows)))
+                last = min(first + self.batch_rows, table.n_rows)
+                yield _once(table.take(np.arange(first, last)))
 
     def _check_type(self, series: pd.Series, number: int, seen: dict[Any, int]) -> None:
         """Refuse a column that holds, or orders its categories, otherwise than before."""
@@ -175,6 +178,23 @@ class Source:
                 "order, or plain values."
             )
         seen[kind, levels] = number
+
+
+@dataclass(frozen=True, eq=False)
+class _Batch(Table):
+    """A batch: each column is converted once, however often it is asked for."""
+
+    _columns: dict[str, pd.Series] = field(default_factory=dict, init=False, repr=False)
+
+    def column(self, name: Any, what: str = "column") -> pd.Series:
+        """One column, in a plain form, on the table's index."""
+        if name not in self._columns:
+            self._columns[name] = super().column(name, what)
+        return self._columns[name]
+
+
+def _once(table: Table) -> _Batch:
+    return _Batch(table.names, table.index, table.source, table.has_index)
 
 
 def open_source(data: Any, batch_rows: int = BATCH_ROWS, *, progress: bool = False) -> Source:

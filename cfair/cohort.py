@@ -140,7 +140,10 @@ class Cohort:
         What a reader of the result should know.
     weights : (n,) float array or None
         Sampling weights with mean 1 over these rows. None if there are none, or all are equal and
-        so change nothing; `weights_name` tells the two apart.
+        so change nothing; `weights_name` tells the two apart. Of an entry that is several rows,
+        their mean.
+    weight_squares : (n,) float array or None
+        Sums of the squared weights of these rows, where an entry is several of them.
     repeats : (n,) int array or None
         Rows that each entry of the arrays stands for, where the table was counted in its own
         engine; None where an entry is a row.
@@ -178,6 +181,7 @@ class Cohort:
     notes: tuple[str, ...] = ()
     weights: NDArray[np.float64] | None = None
     weights_name: str | None = None
+    weight_squares: NDArray[np.float64] | None = None
     repeats: NDArray[np.int64] | None = None
     missing_levels: dict[str, str] = field(default_factory=dict)
     suppress_below: int | None = None
@@ -252,6 +256,8 @@ class Cohort:
         """Kish's effective size: how many rows of equal weight these are worth."""
         if self.weights is None:
             return float(self.n_used)
+        if self.weight_squares is not None:
+            return float(self.n_used**2 / self.weight_squares.sum())
         return float(self.weights.sum() ** 2 / np.sum(self.weights**2))
 
     @property
@@ -466,7 +472,8 @@ def _select_rows(declared: Declared, others: dict[str, NDArray[np.bool_]]) -> _R
         groups = _groups(declared, keep)
     carry, which = keep, "rows used"
     if declared.weights is not None:
-        check_some_weight(declared.weights.name, declared.weights.values[keep])
+        repeats = None if declared.repeats is None else declared.repeats[keep]
+        check_some_weight(declared.weights.name, declared.weights.values[keep], repeats)
         carry, which = keep & (declared.weights.values > 0), "rows of weight above 0"
     outcome = declared.outcome if declared.roles.both_outcomes else None
     for role, column in (("outcome", outcome), ("treatment", declared.treatment)):

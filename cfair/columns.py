@@ -170,7 +170,7 @@ def read_score(series: pd.Series) -> Score:
 
 
 def read_weights(series: pd.Series) -> Weights:
-    """Check sampling weights: non-negative real numbers, not all 0.
+    """Read sampling weights: non-negative real numbers, not all 0.
 
     Parameters
     ----------
@@ -188,6 +188,26 @@ def read_weights(series: pd.Series) -> Weights:
     --------
     >>> read_weights(pd.Series([2, 0, 1], name="w")).values
     array([2., 0., 1.])
+    """
+    name, values = str(series.name), weight_values(series)
+    check_some_weight(name, values)
+    return Weights(name, values)
+
+
+def weight_values(series: pd.Series) -> NDArray[np.float64]:
+    """Check sampling weights of some rows of a table, which may all have none.
+
+    Parameters
+    ----------
+    series : pandas.Series
+
+    Returns
+    -------
+    (n,) array of float
+
+    Raises
+    ------
+    DataError
     """
     name, dtype = str(series.name), series.dtype
     boolean = pd.api.types.is_bool_dtype(dtype)
@@ -220,16 +240,30 @@ def read_weights(series: pd.Series) -> Weights:
                 f"weights column {name!r} has {kind} values in {n} row{'s' * (n > 1)} ({first}). "
                 f"{advice}"
             )
-    check_some_weight(name, values)
-    return Weights(name, values)
+    return values
 
 
-def check_some_weight(name: str, values: NDArray[np.float64]) -> None:
-    """Refuse weights that are all 0; a column without any value is left to the missing ones."""
-    known = values[~np.isnan(values)]
-    if len(known) and not known.any():
+def check_some_weight(
+    name: str, values: NDArray[np.float64], repeats: NDArray[np.int64] | None = None
+) -> None:
+    """Refuse weights that are all 0; a column without any value is left to the missing ones.
+
+    Parameters
+    ----------
+    name : str
+    values : (n,) array
+    repeats : (n,) array of int, optional
+        Rows of each; one by default.
+
+    Raises
+    ------
+    DataError
+    """
+    known = ~np.isnan(values)
+    if known.any() and not values[known].any():
+        n = int(known.sum() if repeats is None else repeats[known].sum())
         raise DataError(
-            f"weights column {name!r} is 0 in all {len(known)} rows used: nobody is left to "
+            f"weights column {name!r} is 0 in all {n} rows used: nobody is left to "
             "estimate a rate from. Give the weights of these rows, or leave weights= out."
         )
 

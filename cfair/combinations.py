@@ -6,8 +6,9 @@ They are few, and with how many rows each stands for they are a declaration like
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -18,21 +19,26 @@ from pandas.util import hash_pandas_object
 from cfair.batches import Source
 from cfair.columns import (
     check_finite,
+    check_some_weight,
     event_values,
     formula_column,
     read_attribute,
     read_binary,
     read_score,
+    weight_values,
 )
 from cfair.errors import DataError
 from cfair.frame import Table, is_name, show_some
 from cfair.groups import factor
 from cfair.roles import Declared, Roles, given, read_declaration
 
+Array = NDArray[np.float64]
 Integers = NDArray[np.intp]
 
 #: Combinations at most; more are an identifier among the attributes, or very many clusters.
 MAX_COMBINATIONS = 1_000_000
+#: One more than the largest key.
+_MOST_KEYS = 2**63
 _MIX = np.uint64(1_000_003)
 _BINARY = ("outcome", "treatment", "prediction")
 
@@ -81,6 +87,90 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
+class WeightSums:
+    """Sampling weights of the rows that each line stands for.
+
+    Attributes
+    ----------
+    least, most : (L,) arrays
+        The smallest and the largest; a missing weight counts as 0.
+    total, square : (L,) arrays
+        Sums of the weights and of their squares, in units of the largest: sums of very large ones
+        overflow.
+    """
+
+    least: Array
+    most: Array
+    total: Array
+    square: Array
+
+    @classmethod
+    def of_rows(cls, weights: Array) -> WeightSums:
+        """Those of single rows.
+
+        Parameters
+        ----------
+        weights : (n,) array
+
+        Returns
+        -------
+        WeightSums
+        """
+        known, some = np.nan_to_num(weights), (weights > 0).astype(np.float64)
+        return cls(known, known, some, some)
+
+    @classmethod
+    def joined(cls, parts: Sequence[WeightSums]) -> WeightSums:
+        """Those of the lines of all parts, one after the other.
+
+        Parameters
+        ----------
+        parts : sequence of WeightSums
+
+        Returns
+        -------
+        WeightSums
+        """
+        return cls(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)))
+
+    def take(self, lines: NDArray[Any]) -> WeightSums:
+        """Those of some lines.
+
+        Parameters
+        ----------
+        lines : array
+
+        Returns
+        -------
+        WeightSums
+        """
+        return WeightSums(*(getattr(self, f.name)[lines] for f in fields(self)))
+
+    def merged(self, which: Integers, n: int) -> WeightSums:
+        """Those of lines of which several are made one.
+
+        Parameters
+        ----------
+        which : (L,) array of int
+            The line that each becomes.
+        n : int
+            Lines there are then.
+
+        Returns
+        -------
+        WeightSums
+        """
+        least, most = np.full(n, np.inf), np.zeros(n)
+        np.minimum.at(least, which, self.least)
+        np.maximum.at(most, which, self.most)
+        share = self.most / np.where(most > 0, most, 1.0)[which]
+        total, square = np.zeros(n), np.zeros(n)
+        total += np.bincount(which, self.total * share, n)
+        square += np.bincount(which, self.square * share**2, n)
+        return WeightSums(least, most, total, square)
+
+
+@dataclass(frozen=True, eq=False)
 class Combinations:
     """The combinations in a table, counted.
 
@@ -94,9 +184,12 @@ class Combinations:
         Further columns, of which only the missing values do.
     n_rows : int
     lines : pandas.DataFrame
-        A line per combination, sorted by its key; the score is 1 where it reaches the cutoff.
+        A line per combination, sorted by its key; the score is 1 where it reaches the cutoff, and
+        a weight the mean of those of the rows.
     repeats : (L,) array of int
         Rows that have this combination.
+    weights : WeightSums or None
+        Their sampling weights. A combination has rows of weight 0, or rows above it, not both.
     missing : dict of str to (L,) array of bool
         By further column, the combinations in which it is missing.
     own_order : frozenset of str
@@ -110,6 +203,7 @@ class Combinations:
     n_rows: int
     lines: pd.DataFrame
     repeats: NDArray[np.int64]
+    weights: WeightSums | None
     missing: dict[str, NDArray[np.bool_]]
     own_order: frozenset[str]
     _sums: NDArray[np.uint64] = field(repr=False)
@@ -146,14 +240,12 @@ class Combinations:
         read, changed = 0, False
         sums = np.zeros_like(self._sums)
         for table in self.source.tables([*names, *self.others, *more], label, self.n_rows):
-            codes = _codes(self.roles, self.columns, self.others, self._values, table)
-            keys = _keys(codes, self._values)
-            line = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+            line, own = self._find(table)
             read += table.n_rows
-            changed = bool((codes < -1).any() or (self._keys[line] != keys).any())
-            if changed or read > self.n_rows:
+            changed = own is None
+            if own is None or read > self.n_rows:
                 break
-            sums += _checksums(self.columns, self.others, codes, table)
+            sums += own
             yield table, line
         else:
             if read == self.n_rows and (sums == self._sums).all():
@@ -170,6 +262,15 @@ class Combinations:
             f"read, and now has {what}. Every reading must give the same rows: write them to a "
             "parquet file first."
         )
+
+    def _find(self, table: Table) -> tuple[Integers, NDArray[np.uint64] | None]:
+        """The combination that each row is, and checksums; none where one is unknown."""
+        codes = _codes(self.roles, self.columns, self.others, self._values, table)
+        keys = _keys(codes, self._values)
+        line = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        if (codes < -1).any() or (self._keys[line] != keys).any():
+            return line, None
+        return line, _checksums(self.columns, self.others, codes, table)
 
 
 def count_combinations(source: Source, roles: Roles, others: Sequence[str]) -> Combinations:
@@ -196,7 +297,8 @@ def count_combinations(source: Source, roles: Roles, others: Sequence[str]) -> C
     with_role = {name for _, name in columns}
     others = tuple(name for name in map(source.position, others) if name not in with_role)
     values = [_Values() for _ in range(len(columns) + 1)]  # the last are sets of missing columns
-    parts: list[tuple[NDArray[np.intp], NDArray[np.int64]]] = []
+    weighted = next((name for role, name in columns if role == "weights"), None)
+    parts: list[_Lines] = []
     n_rows = n_found = 0
     own_order: set[str] = set()
     total = np.zeros(len(columns) + len(others) + 1, dtype=np.uint64)
@@ -204,6 +306,7 @@ def count_combinations(source: Source, roles: Roles, others: Sequence[str]) -> C
         try:
             _learn(source, roles, columns, values, table)
             codes = _codes(roles, columns, others, values, table, learn=True)
+            _require_keys(columns, values)
         except DataError as error:
             last = n_rows + table.n_rows
             where = f" (found in rows {n_rows + 1:,} to {last:,} of {source.shown})"
@@ -215,26 +318,32 @@ def count_combinations(source: Source, roles: Roles, others: Sequence[str]) -> C
             for name in {*with_role, *others} - source.text - own_order
             if isinstance(table.column(name).dtype, pd.CategoricalDtype)
         }
-        parts.append(_counted(codes, np.ones(table.n_rows, dtype=np.int64), values))
-        n_found += len(parts[-1][1])
+        weights = None
+        if weighted is not None:
+            weights = WeightSums.of_rows(weight_values(table.column(weighted)))
+        one = np.ones(table.n_rows, dtype=np.int64)
+        parts.append(_Lines(codes, one, weights).merged(values))
+        n_found += len(parts[-1].repeats)
         if n_found > 2 * MAX_COMBINATIONS:  # seldom, so that what is merged is not merged again
-            parts = [_merged(parts, values)]
-            n_found = len(parts[0][1])
+            parts = [_joined(parts).merged(values)]
+            n_found = len(parts[0].repeats)
             if n_found > MAX_COMBINATIONS:
                 _refuse_many(columns, values, parts[0])
     if not n_rows:
         raise DataError(f"the table has no rows (0 rows, {len(source.names)} columns).")
-    codes, repeats = _merged(parts, values)
-    if len(repeats) > MAX_COMBINATIONS:
-        _refuse_many(columns, values, (codes, repeats))
-    keys = _keys(codes, values)
-    order = np.argsort(keys)
-    codes, repeats = codes[:, order], repeats[order]
+    found = _joined(parts).merged(values)  # sorted by their keys
+    if len(found.repeats) > MAX_COMBINATIONS:
+        _refuse_many(columns, values, found)
+    codes, repeats = found.codes, found.repeats
     _check_events(roles, columns, values, codes, repeats)
     lines = pd.DataFrame({name: values[j].column(codes[j]) for j, (_, name) in enumerate(columns)})
-    for role, name in columns:
+    for j, (role, name) in enumerate(columns):
         if role == "score":
             lines[name] = lines[name].astype(np.float64)
+        if role == "weights" and found.weights is not None:
+            mean = found.weights.most * (found.weights.total / repeats)
+            lines[name] = np.where(codes[j] < 0, np.nan, mean)
+            check_some_weight(name, lines[name].to_numpy(), repeats)
     sets = [set(values[-1].values[c]) for c in codes[-1]]
     missing = {name: np.array([name in lost for lost in sets]) for name in others}
     return Combinations(
@@ -245,11 +354,12 @@ def count_combinations(source: Source, roles: Roles, others: Sequence[str]) -> C
         n_rows,
         lines,
         repeats,
+        found.weights,
         missing,
         frozenset(own_order),
         total,
         values,
-        keys[order],
+        _keys(codes, values),
     )
 
 
@@ -279,7 +389,7 @@ def check_roles(source: Source, roles: Roles) -> tuple[tuple[tuple[str, str], ..
                 "be matched with. Make it a column of the table and give its name."
             )
         found.append((role, source.position(value, role)))
-    invented = {"score": 0.5, "prediction": 1, "groups": "a", "cluster": "a"}
+    invented = {"score": 0.5, "prediction": 1, "groups": "a", "cluster": "a", "weights": 1.0}
     events = {
         role: None if event is None else (*event_values(event), event)[0]
         for role, event in (("outcome", roles.outcome_event), ("treatment", roles.treatment_event))
@@ -293,6 +403,10 @@ def check_roles(source: Source, roles: Roles) -> tuple[tuple[tuple[str, str], ..
     return tuple(found), one
 
 
+def _shown(role: str, name: str) -> str:
+    return f"{'group' if role == 'groups' else role} column {name!r}"
+
+
 def _learn(
     source: Source,
     roles: Roles,
@@ -303,10 +417,10 @@ def _learn(
     """Number what is new in a batch, and check it by its role."""
     for own, (role, name) in zip(values, columns, strict=False):
         series = table.column(name, role)
-        if role == "score":
+        if role in ("score", "weights"):
             own.add((0.0, 1.0))
             continue
-        check_finite(series, f"{'group' if role == 'groups' else role} column {name!r}")
+        check_finite(series, _shown(role, name))
         if not own.learn(series, name in source.text):
             continue
         event = {"outcome": roles.outcome_event, "treatment": roles.treatment_event}.get(role)
@@ -329,12 +443,15 @@ def _codes(
     found = []
     for own, (role, name) in zip(values, columns, strict=False):
         series = table.column(name, role)
-        if role != "score":
+        if role == "score":
+            score = read_score(series)
+            call = score.positive(0.0 if roles.cutoff is None else float(roles.cutoff))
+            found.append(np.where(score.missing, -1, call).astype(np.intp))
+        elif role == "weights":
+            weights = weight_values(series)
+            found.append(np.where(np.isnan(weights), -1, weights > 0).astype(np.intp))
+        else:
             found.append(own.codes(series))
-            continue
-        score = read_score(series)
-        call = score.positive(0.0 if roles.cutoff is None else float(roles.cutoff))
-        found.append(np.where(score.missing, -1, call).astype(np.intp))
     masks = {name: table.column(name).isna().to_numpy() for name in others}
     if learn:
         for name in others:
@@ -363,7 +480,7 @@ def _checksums(
     sums = []
     for j, (role, name) in enumerate((*columns, *((None, name) for name in others))):
         values: Any
-        if role not in (None, "score"):
+        if role not in (None, "score", "weights"):
             values = codes[j]  # the same whatever type a batch has
         else:
             values = table.column(name)
@@ -375,8 +492,22 @@ def _checksums(
     return np.array([*sums, rows.sum(dtype=np.uint64)], dtype=np.uint64)
 
 
+def _require_keys(columns: Sequence[tuple[str, str]], values: list[_Values]) -> None:
+    """Refuse values that can be combined in more ways than there are keys."""
+    ways = math.prod(len(own.values) + 1 for own in values)
+    if ways <= _MOST_KEYS:
+        return
+    most = sorted(range(len(columns)), key=lambda j: -len(values[j].values))
+    shown = [f"{_shown(*columns[j])} ({len(values[j].values):,})" for j in most]
+    raise DataError(
+        f"the values of the roles can be combined in {ways:.1e} ways, more than can be told apart "
+        f"by batches. The most values have {show_some(shown, 3)}: leave out an identifier, or "
+        "group values."
+    )
+
+
 def _keys(codes: Integers, values: list[_Values]) -> NDArray[np.int64]:
-    """One number per combination."""
+    """One number per combination; see `_require_keys`."""
     keys = np.zeros(codes.shape[1], dtype=np.int64)
     for own, code in zip(values, codes, strict=True):
         keys *= len(own.values) + 1
@@ -384,27 +515,39 @@ def _keys(codes: Integers, values: list[_Values]) -> NDArray[np.int64]:
     return keys
 
 
-def _counted(
-    codes: Integers, repeats: NDArray[np.int64], values: list[_Values]
-) -> tuple[Integers, NDArray[np.int64]]:
-    _, first, which = np.unique(_keys(codes, values), return_index=True, return_inverse=True)
-    sums = np.zeros(len(first), dtype=np.int64)
-    np.add.at(sums, which.reshape(-1), repeats)
-    return codes[:, first], sums
+@dataclass(frozen=True, eq=False)
+class _Lines:
+    """Combinations by the numbers of their values, and what of the rows each stands for."""
+
+    codes: Integers
+    repeats: NDArray[np.int64]
+    weights: WeightSums | None
+
+    def merged(self, values: list[_Values]) -> _Lines:
+        """With one line per combination, sorted by its key."""
+        _, first, which = np.unique(
+            _keys(self.codes, values), return_index=True, return_inverse=True
+        )
+        which, n = which.reshape(-1), len(first)
+        repeats = np.zeros(n, dtype=np.int64)
+        np.add.at(repeats, which, self.repeats)
+        weights = None if self.weights is None else self.weights.merged(which, n)
+        return _Lines(self.codes[:, first], repeats, weights)
 
 
-def _merged(
-    parts: list[tuple[Integers, NDArray[np.int64]]], values: list[_Values]
-) -> tuple[Integers, NDArray[np.int64]]:
-    return _counted(
-        np.hstack([codes for codes, _ in parts]), np.concatenate([n for _, n in parts]), values
+def _joined(parts: Sequence[_Lines]) -> _Lines:
+    weights = [part.weights for part in parts if part.weights is not None]
+    return _Lines(
+        np.hstack([part.codes for part in parts]),
+        np.concatenate([part.repeats for part in parts]),
+        WeightSums.joined(weights) if weights else None,
     )
 
 
 def _refuse_many(
     columns: Sequence[tuple[str, str]],
     values: list[_Values],
-    part: tuple[Integers, NDArray[np.int64]],
+    lines: _Lines,
 ) -> None:
     most = max(range(len(columns)), key=lambda j: len(values[j].values))
     role, name = columns[most]
@@ -415,8 +558,9 @@ def _refuse_many(
         else "Is it an identifier? Leave it out, or group its values."
     )
     raise DataError(
-        f"the roles have more than {MAX_COMBINATIONS:,} combinations of values; {role} column "
-        f"{name!r} alone has {len(values[most].values):,} values in {part[1].sum():,} rows. {hint}"
+        f"the roles have more than {MAX_COMBINATIONS:,} combinations of values; "
+        f"{_shown(role, name)} alone has {len(values[most].values):,} values in "
+        f"{lines.repeats.sum():,} rows. {hint}"
     )
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import cfair
 from cfair.batches import open_source
+from cfair.combinations import count_combinations
 from cfair.errors import (
     CutoffWarning,
     DataError,
@@ -20,7 +21,10 @@ from cfair.errors import (
     ModelWarning,
     SmallGroupWarning,
 )
+from cfair.frame import _to_pandas_array
 from cfair.nuisance import logistic
+from cfair.results.report import cohort_facts
+from cfair.roles import Roles
 
 duckdb = pytest.importorskip("duckdb")
 pl = pytest.importorskip("polars")
@@ -119,7 +123,7 @@ def close(one, two, rtol):
 
 
 def parquet(data, folder):
-    data.to_parquet(folder / "one.parquet", row_group_size=211)
+    data.to_parquet(folder / "one.parquet", row_group_size=400)
     return folder / "one.parquet"
 
 
@@ -142,12 +146,12 @@ SOURCES = {
     "duckdb": lambda data, folder: duckdb.from_arrow(pa.Table.from_pandas(data)),
     "polars": lazy,
     "dataset": lambda data, folder: dataset.dataset(parquet(data, folder)),
-    "function": lambda data, folder: chunks(data, 100),
+    "function": lambda data, folder: chunks(data, 250),
     "frames": lambda data, folder: [data[:300], data[300:]],
     "arrow": lambda data, folder: pa.Table.from_pandas(data),
     "csv": lambda data, folder: (
         lambda: pd.read_csv(
-            data.to_csv(folder / "t.csv", index=False) or folder / "t.csv", chunksize=150
+            data.to_csv(folder / "t.csv", index=False) or folder / "t.csv", chunksize=350
         )
     ),
 }
@@ -223,6 +227,92 @@ def test_declarations(options, tmp_path):
     same(data, formula, parquet(data, tmp_path), every=every, **options)
 
 
+def weighted(data, scale=1.0):
+    """Sampling weights w, some of them 0, all rows of one hospital among these."""
+    rng = np.random.default_rng(8)
+    w = scale * rng.gamma(2.0, 1.0, len(data))
+    w[(rng.random(len(data)) < 0.1) | (data["hospital"] == 7).to_numpy()] = 0.0
+    return data.assign(w=w)
+
+
+@pytest.mark.parametrize(
+    ("formula", "options"),
+    [
+        (FORMULA + " + word + unit", {"every": True}),
+        (FORMULA, {"cluster": "hospital", "groups": "race"}),
+        (FORMULA, {"scale": 1e200}),  # whose squares overflow
+        (FORMULA, {"missing": "drop", "min_group_size": 130, "small_groups": "drop"}),
+        (FORMULA, {"missing": "drop", "suppress_below": 50}),
+        ("d ~ x + w", {"truncation": (0.3, 0.6)}),  # leaves out score and attributes
+        ("d ~ x + I(2 * x) + sex", {"prediction": "old", "score": None, "cutoff": None}),
+    ],
+)
+def test_sampling_weights(formula, options, tmp_path):
+    data = weighted(table(), options.pop("scale", 1.0))
+    if "missing" in options:
+        data = holes(data)
+        data.loc[::50, "w"] = np.nan
+    a, b = same(data, formula, parquet(data, tmp_path), weights="w", **options)
+    assert b.cohort.kish == pytest.approx(a.cohort.kish, rel=1e-12)
+    assert b.cohort.kish < 0.8 * b.cohort.n_used
+    assert cohort_facts(a.cohort) == cohort_facts(b.cohort)
+
+
+def test_equal_weights_change_nothing():
+    data = table().assign(w=2.5)
+    _, b = same(data, weights="w")
+    assert "equal in all rows" in str(b)
+    plain = cfair.counterfactual_by_batches(data, FORMULA, batch_rows=457, **ROLES)
+    pd.testing.assert_frame_equal(b.rates, plain.rates, rtol=0, atol=0)
+    data["w"] = np.where(np.arange(900) % 2, 1.0, 3.0)  # in each line the same mean, not all equal
+    doubled = pd.concat([data, data.assign(w=4 - data["w"])], ignore_index=True)
+    _, b = same(doubled, weights="w")
+    assert b.cohort.kish == pytest.approx(0.8 * 1800)
+
+
+@pytest.mark.parametrize(
+    ("change", "options"),
+    [
+        ({"w": -1.0}, {}),
+        ({"w": np.inf}, {}),
+        ({"w": "heavy"}, {}),
+        ({"w": True}, {}),
+        ({"w": 0.0}, {}),
+        ({"w": np.nan}, {}),
+        ({"w": np.nan}, {"missing": "drop"}),
+        ({"w": lambda t: t["x"].isna() * 1.0}, {"missing": "drop"}),  # of those that are dropped
+        ({"w": lambda t: t["d"] * 1.0}, {}),
+        ({"w": lambda t: (t["y"] == 1) * 2.0}, {}),
+        ({"w": lambda t: (t.index < 5) * 1.0, "d": [0, 1] * 150, "y": [0, 1, 1] * 100}, {}),
+        ({}, {"weights": "x"}),
+        ({}, {"weights": "none"}),
+        ({}, {"weights": "d"}),
+    ],
+)  # fmt: skip
+def test_bad_weights_are_refused_in_the_same_words(change, options):
+    data = weighted(table(300))
+    if options.get("missing") == "drop":
+        data.loc[::30, "x"] = np.nan
+    data = data.assign(**change)
+    roles = {**ROLES, "weights": "w", **options}
+    with pytest.raises(DataError) as one:
+        cfair.Audit(data, **roles, treatment="d").counterfactual(FORMULA)
+    with pytest.raises(DataError) as two:
+        cfair.counterfactual_by_batches(data, FORMULA, batch_rows=300, **roles)
+    assert str(one.value) == str(two.value)
+
+
+def test_bad_weights_are_found_where_they_are():
+    data = weighted(table(300))
+    data.loc[150, "w"] = -2.0
+    what = (
+        r"weights column 'w' has negative values in 1 row \(-2\)\. .*rows 101 to 200 of the table"
+    )
+    refused(what, source=data, weights="w", reads=1)
+    data["w"] = (data.index >= 200) * 1.0  # the first batches have no weight at all
+    same(data, source=chunks(data, 100), weights="w")
+
+
 def test_what_goes_wrong_in_the_fit_is_said():
     data = table()
     data["twice"] = 2 * data["x"]
@@ -235,11 +325,12 @@ def test_what_goes_wrong_in_the_fit_is_said():
     assert any("poor overlap" in note for note in b.notes)
 
 
-def test_a_start_from_a_part_of_the_rows_changes_nothing(monkeypatch):
-    data = table(30_000)
-    cold = cfair.counterfactual_by_batches(data, FORMULA, batch_rows=9999, **ROLES)
+@pytest.mark.parametrize("weights", [None, "w"])
+def test_a_start_from_a_part_of_the_rows_changes_nothing(weights, monkeypatch):
+    data, roles = weighted(table(20_000)), {**ROLES, "weights": weights}
+    cold = cfair.counterfactual_by_batches(data, FORMULA, batch_rows=9999, **roles)
     monkeypatch.setattr(logistic, "_WARM_FROM", 0)
-    warm = cfair.counterfactual_by_batches(data, FORMULA, batch_rows=9999, **ROLES)
+    warm = cfair.counterfactual_by_batches(data, FORMULA, batch_rows=9999, **roles)
     assert warm.propensity.fit.n_iter < cold.propensity.fit.n_iter
     close(cold.rates, warm.rates, 1e-9)
 
@@ -263,7 +354,8 @@ def test_memory_goes_with_the_batch():
         return found
 
     peak(1)  # imports
-    assert peak(5) < 1.1 * peak(2)
+    few, many = (min(peak(times) for _ in range(2)) for times in (2, 5))  # others allocate as well
+    assert many < 1.1 * few
 
 
 def test_progress_is_shown_when_asked_for(capsys, monkeypatch):
@@ -318,7 +410,8 @@ def test_errors_before_anything_is_read():
     refused("batch_rows must be", batch_rows=0, error=ValueError, reads=0)
     refused("by batches the propensity is a formula", formula="x", reads=0)
     refused("by batches the propensity is a formula", formula=np.zeros(3), reads=0)
-    for name in ("n_boot", "n_perm", "weights", "outcome_model", "seed"):
+    refused("weights is given as values", weights=np.ones(300), reads=0)
+    for name in ("n_boot", "n_perm", "outcome_model", "seed"):
         refused(f"{name}= is not available by batches: .*sample", **{name: 5}, reads=0)
     refused("unexpected keyword argument 'seeed'", seeed=1, error=TypeError, reads=0)
 
@@ -450,6 +543,27 @@ def test_many_combinations_are_refused(monkeypatch):
     same(data)  # as few as there are by batch are merged
 
 
+def test_more_combinations_than_keys_are_refused():
+    names = [f"id_{i}" for i in range(8)]
+    data = table(300).assign(**{name: np.arange(300) for name in names})
+    refused(r"combined in 1.4e\+20 ways, .* group column 'id_0' .200., .* more: leave .*101 to 200",
+            source=data, groups=names, reads=1)  # fmt: skip
+
+
+def test_a_column_is_converted_once_per_batch(monkeypatch):
+    seen = []
+    counted = lambda values: seen.append(1) or _to_pandas_array(values)  # noqa: E731
+    monkeypatch.setattr("cfair.frame._to_pandas_array", counted)
+    data = table(300)
+    source = open_source([pa.Table.from_pandas(data[i : i + 100]) for i in (0, 100, 200)])
+    combinations = count_combinations(source, Roles(**ROLES, treatment="d"), ["sex", "s", "x"])
+    assert len(seen) == 3 * 6
+    seen.clear()
+    for part, _ in combinations.tables(["x", "word"]):
+        assert part.column("x") is part.column("x")
+    assert len(seen) == 3 * 6
+
+
 def test_a_table_that_changes_is_refused():
     state = []
 
@@ -503,7 +617,7 @@ def test_rows_may_come_in_any_order_and_batches():
 
     def turned():
         state.append(1)
-        return chunks(data.sample(frac=1, random_state=len(state)), 40 + len(state))()
+        return chunks(data.sample(frac=1, random_state=len(state)), 110 + len(state))()
 
     same(data, source=turned, missing="drop")
 

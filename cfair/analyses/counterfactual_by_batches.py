@@ -10,34 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfair.analyses.common import check_options, influence_estimates
-from cfair.analyses.counterfactual import (
-    ESTIMATOR_NAMES,
-    untreated_counts,
-    untreated_denominators,
-    weighted_rows,
+from cfair.analyses.counterfactual_result import (
+    OBSERVED,
+    Computed,
+    counterfactual_masks,
+    make_result,
 )
-from cfair.analyses.masking import (
-    masked_covariance,
-    masked_overlap,
-    masked_propensity,
-    masked_rows,
-    treated_masks,
-)
-from cfair.analyses.notes import model_notes, overlap_notes
-from cfair.analyses.observed import (
-    care_notes,
-    cell_counts,
-    cluster_notes,
-    observed_estimates,
-    observed_rows,
-    require_clusters,
-    targets,
-)
+from cfair.analyses.masking import masked_covariance
+from cfair.analyses.observed import cell_counts, observed_estimates, require_clusters, targets
 from cfair.batches import BATCH_ROWS, open_source
-from cfair.cohort import Cohort, check_rows, make_cohort
+from cfair.cohort import Cohort, check_rows
 from cfair.combinations import check_roles, count_combinations
 from cfair.disclosure import check_below
 from cfair.errors import DataError
+from cfair.estimators.confusion import confusion_counts
 from cfair.estimators.ipw import ipw_weights
 from cfair.formula import parse_formula
 from cfair.inference.contributions import TreatmentModel, ipw_contributions
@@ -50,13 +36,9 @@ from cfair.inference.moments import (
     contribution_scores,
     counted_moments,
 )
-from cfair.nuisance.by_batches import (
-    BatchedFit,
-    BatchedRows,
-    PropensitySums,
-    fit_by_batches,
-    require_formula,
-)
+from cfair.nuisance.batched_fit import BatchedFit, fit_by_batches, require_formula
+from cfair.nuisance.batched_propensity import PropensitySums
+from cfair.nuisance.batched_rows import BatchedRows, choose_rows
 from cfair.nuisance.propensity import refuse_outcome
 from cfair.nuisance.request import ModelRequest
 from cfair.results.by_batches import BatchedCounterfactualResult
@@ -87,7 +69,6 @@ _NOT_BY_BATCHES: dict[str, str] = {
         _REPLICATES,
     ),
     "seed": "nothing is drawn at random",
-    "weights": "the sums by batches are of unweighted rows",
     "outcome_model": "only weighting is done by batches, and the sums are those of one model",
     "estimator": "only weighting is done by batches",
     "folds": "the propensity is fitted to all rows",
@@ -114,6 +95,7 @@ def counterfactual_by_batches(
     prediction: str | None = None,
     treatment: str | None = None,
     cluster: str | None = None,
+    weights: str | None = None,
     outcome_event: Any = None,
     treatment_event: Any = None,
     missing: str = "raise",
@@ -163,6 +145,9 @@ def counterfactual_by_batches(
     cluster : str, optional
         Rows with the same value, a hospital say, are not independent. Some thousands of clusters
         can be told apart.
+    weights : str, optional
+        Sampling weights: for how many people a row stands, on any scale. The propensity is then
+        fitted by weighted likelihood.
     outcome_event, treatment_event : value, or list of values, optional
         What counts as 1, such as "yes" or ["yes", "y"]. Never guessed.
     missing : {"raise", "drop", "level"}, default "raise"
@@ -187,8 +172,8 @@ def counterfactual_by_batches(
     progress : bool, default False
         Show a bar when a reading takes longer than a second.
     **others
-        Further arguments of `Audit` and ``Audit.counterfactual``, such as `n_boot`, `n_perm` or
-        `weights`, are refused with the reason.
+        Further arguments of `Audit` and ``Audit.counterfactual``, such as `n_boot` or `n_perm`, are
+        refused with the reason.
 
     Returns
     -------
@@ -239,6 +224,7 @@ def counterfactual_by_batches(
         prediction=prediction,
         treatment=treatment,
         cluster=cluster,
+        weights=weights,
         outcome_event=outcome_event,
         treatment_event=treatment_event,
         missing=missing,
@@ -259,51 +245,38 @@ def counterfactual_by_batches(
     refuse_outcome(formula, str(outcome))
 
     combinations = count_combinations(table, roles, formula.columns)
-    declared = check_rows(combinations.declared())
-    cohort = make_cohort(declared, also_missing=combinations.missing)
+    rows = choose_rows(combinations, check_rows(combinations.declared()), formula.columns)
+    cohort = rows.cohort
     if cohort.cluster is not None:
         require_clusters(cohort)
-    rows = BatchedRows(combinations, declared, cohort, formula.columns)
     request = ModelRequest("propensity", "formula", text, formula.columns, formula.left, formula)
     shown = request.shown(cohort.treatment_name)
     fitted = fit_by_batches(rows, formula, formula.text)
     sums = _add_up(rows, fitted, options.truncation)
 
-    found = sums.propensity.propensity(shown, formula.columns)
-    masks = treated_masks(cohort, (*COUNTERFACTUAL, "fpr", "fnr"))
-    whole = rate_covariance(sums.moments, targets(cohort), cluster_scores=sums.clusters)
-    joint = masked_covariance(whole, masks, COUNTERFACTUAL)
-    estimates = influence_estimates(joint, cohort, COUNTERFACTUAL)
-    weighted = masked_rows(
-        weighted_rows(cohort, estimates, joint, sums.moments, "ipw"),
+    found = sums.propensity.propensity(shown, formula.columns, sums.moments.meat)
+    masks = counterfactual_masks(cohort)
+    joint = masked_covariance(
+        rate_covariance(sums.moments, targets(cohort), cluster_scores=sums.clusters),
         masks,
         COUNTERFACTUAL,
-        cohort,
-        untreated_denominators(cohort, joint),
     )
-    observed = observed_estimates(cohort, ["fpr", "fnr"], sums=_observed(cohort))
-    diagnostics = masked_overlap(sums.propensity.overlap(), cohort, found)
-    result = BatchedCounterfactualResult(
-        cohort=cohort,
-        estimates=(*estimates, *observed),
-        rows=(*weighted, *observed_rows(cohort, observed)),
-        counts=untreated_counts(cohort, sums.moments),
-        level=options.level,
-        interval=options.interval,
-        aggregate_interval=options.aggregate_interval,
-        seed=0,
-        notes=(
-            *cohort.notes,
-            *found.notes,
-            *model_notes(cohort, found),
-            *overlap_notes(cohort, found, diagnostics),
-            *cluster_notes(cohort),
-            *care_notes(cohort, estimates, weighted),
-        ),
-        estimator=ESTIMATOR_NAMES["ipw"],
-        propensity=masked_propensity(cohort, found),
-        joint=joint,
-        overlap=diagnostics,
+    computed = Computed(
+        "ipw",
+        sums.moments,
+        masks,
+        joint,
+        influence_estimates(joint, cohort, COUNTERFACTUAL),
+        observed_estimates(cohort, [*OBSERVED], sums=_observed(cohort)),
+        found,
+        sums.propensity.overlap(),
+        fit_notes=found.notes,
+    )
+    result = make_result(
+        BatchedCounterfactualResult,
+        cohort,
+        computed,
+        options,
         source=f"{table.shown}, by batches of {plural(table.batch_rows, 'row')}",
     )
     record_call(
@@ -345,7 +318,9 @@ def _add_up(rows: BatchedRows, fitted: BatchedFit, truncation: tuple[float, floa
     """The last reading: cell sums, influences by cluster, and what is said of the propensity."""
     cohort = rows.cohort
     assert cohort.d is not None
-    K, n_clusters = cohort.groups.n_groups, cohort.n_clusters
+    K, weighted = cohort.groups.n_groups, cohort.weights is not None
+    n_clusters = 0 if cohort.cluster is None else int(cohort.cluster.max()) + 1
+    known = None if weighted else fitted.fit.information
     propensity = PropensitySums(cohort, fitted, truncation)
     moments: CellMoments | None = None
     clusters: ClusterScores | None = None
@@ -354,25 +329,39 @@ def _add_up(rows: BatchedRows, fitted: BatchedFit, truncation: tuple[float, floa
         p = fitted.probabilities(X)
         pi = np.clip(p, *truncation)
         d = cohort.d[at]
-        added = ipw_contributions(
-            cohort.y[at], cohort.s[at], d, cohort.groups.codes[at], TreatmentModel(pi, X, p)
-        )
-        part = contribution_moments(added, K)
+        model = TreatmentModel(pi, X, p, known)
+        added = ipw_contributions(cohort.y[at], cohort.s[at], d, cohort.groups.codes[at], model)
+        part = contribution_moments(added, K, batch.weights)
         moments = part if moments is None else moments + part
-        propensity.add(batch, X, p, pi, ipw_weights(d, pi))
+        w = ipw_weights(d, pi)
+        propensity.add(batch, X, p, pi, w if batch.weights is None else w * batch.weights)
         if cohort.cluster is not None:
-            own = contribution_scores(added, K, cohort.cluster[at], n_clusters=n_clusters)
+            own = contribution_scores(added, K, cohort.cluster[at], batch.weights, n_clusters)
             clusters = own if clusters is None else clusters + own
+        del batch, X, model, added  # which the next batch would find in memory
     assert moments is not None
-    return _Sums(replace(moments, information=fitted.fit.information), clusters, propensity)
+    if known is not None:
+        moments = replace(moments, information=known)
+    return _Sums(moments, clusters, propensity)
 
 
 def _observed(cohort: Cohort) -> tuple[CellMoments, ClusterScores | None]:
-    """Cell sums of the observed rates, from counts; by cluster if there are clusters."""
-    moments = counted_moments(cell_counts(cohort))
+    """Cell sums of the observed rates, from sums of weights; by cluster if there are clusters."""
+    assert cohort.repeats is not None
+    total = square = cohort.repeats.astype(np.float64)
+    if cohort.weights is not None and cohort.weight_squares is not None:
+        total, square = total * cohort.weights, cohort.weight_squares
+    arrays = (cohort.y, cohort.s, cohort.groups.codes, cohort.groups.n_groups)
+    mass, squares = (confusion_counts(*arrays, values).ravel() for values in (total, square))
+    moments = replace(
+        counted_moments(cell_counts(cohort)),
+        mass=mass,
+        square=squares,
+        base_mass=mass,
+        base_square=squares,
+    )
     if cohort.cluster is None:
         return moments, None
-    assert cohort.repeats is not None
     n = len(cohort.y)
     scores = cluster_scores(
         cohort.y,
@@ -382,6 +371,6 @@ def _observed(cohort: Cohort) -> tuple[CellMoments, ClusterScores | None]:
         TreatmentModel(np.zeros(n)),
         cohort.groups.n_groups,
         cohort.cluster,
-        cohort.repeats.astype(np.float64),
+        total,
     )
     return moments, scores

@@ -12,7 +12,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cfair.analyses.observed import (
-    CARE_BELOW,
     cell_counts,
     cluster_notes,
     observed_estimates,
@@ -39,6 +38,7 @@ from cfair.metrics.superadditivity import (
 from cfair.options import check_level, check_option
 from cfair.results.contrasts import ADJUSTMENTS, adjust_p_values
 from cfair.results.interaction import InteractionResult
+from cfair.results.rate_frames import CARE_BELOW
 
 Array = NDArray[np.float64]
 

@@ -33,12 +33,11 @@ from cfair.inference.moments import (
 )
 from cfair.options import check_level, check_option
 from cfair.results.observed import METHODS, ObservedResult
+from cfair.results.rate_frames import CARE_BELOW
 from cfair.results.rates import MetricRows
 
 Array = NDArray[np.float64]
 
-#: Below this effective size of a denominator a rate is to be read with care.
-CARE_BELOW = 20.0
 #: Below this many clusters standard errors are themselves uncertain.
 FEW_CLUSTERS = 30
 

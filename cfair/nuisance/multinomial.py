@@ -15,13 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfair.errors import ConvergenceError, DataError
-from cfair.nuisance.logistic import MOVING, STOPPED, independent_columns, solve_information
+from cfair.nuisance.logistic import (
+    _WARM_FROM,
+    MOVING,
+    STOPPED,
+    independent_columns,
+    solve_information,
+)
 from cfair.nuisance.multinomial_sweep import full_sweep, softmax
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
 
-_WARM_FROM = 200_000
 _DECREMENT = 1e-13  # in units of the log likelihood of a row: far below any statistical meaning
 
 

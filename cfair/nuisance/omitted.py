@@ -79,8 +79,14 @@ def _from_sums(what: str, propensity: Propensity, columns: Array) -> Omitted | N
     assert cells is not None
     assert fit is not None
     cross, total = cells.slope.T @ columns, (columns.T * cells.variance) @ columns
-    basis = _basis(cross, total, solve_information(fit.information, cross))
-    chi2, df, p = _chi_squared(basis.T @ (columns.T @ cells.residual))
+    slope = solve_information(fit.information, cross)
+    basis = _basis(cross, total, slope)
+    projected = basis.T @ (columns.T @ cells.residual)
+    if cells.squared is not None:
+        s = cells.squared
+        cross, total = s.slope.T @ columns, (columns.T * s.square) @ columns
+        projected = _standardized(projected, basis, slope, cross, total, s.whole)
+    chi2, df, p = _chi_squared(projected)
     return Omitted(what, chi2, df, p) if df else None
 
 
@@ -145,15 +151,25 @@ def score_test(
     slope = solve_information(fit.information, cross)
     basis = _basis(cross, total, slope)
     projected = basis.T @ score
-    if weights is not None and basis.size:
+    if weights is not None:
         cross, total = _cross_products(columns, X, residual**2)
         root = X * residual[:, None]
-        crossed = slope.T @ cross
-        meat = total - crossed - crossed.T + slope.T @ (root.T @ root) @ slope
-        values, vectors = np.linalg.eigh(basis.T @ meat @ basis)
-        keep = values > 1e-8 * values[-1]
-        projected = (vectors[:, keep].T @ projected) / np.sqrt(values[keep])
+        projected = _standardized(projected, basis, slope, cross, total, root.T @ root)
     return _chi_squared(projected)
+
+
+def _standardized(
+    projected: Array, basis: Array, slope: Array, cross: Array, total: Array, whole: Array
+) -> Array:
+    """Scores in units of their own spread, from sums of squares of the rows' scores."""
+    if not basis.size:
+        return projected
+    crossed = slope.T @ cross
+    meat = total - crossed - crossed.T + slope.T @ whole @ slope
+    values, vectors = np.linalg.eigh(basis.T @ meat @ basis)
+    keep = values > 1e-8 * values[-1]
+    found: Array = (vectors[:, keep].T @ projected) / np.sqrt(values[keep])
+    return found
 
 
 def _basis(cross: Array, total: Array, slope: Array) -> Array:

@@ -26,6 +26,25 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
+class SquaredScores:
+    """Sums of squared scores, which sampling weights make another thing than the information.
+
+    Attributes
+    ----------
+    square : (2K,) array
+        By cell.
+    slope : (2K, q) array
+        Times x, by cell.
+    whole : (q, q) array
+        Times x x', of all rows.
+    """
+
+    square: Array
+    slope: Array
+    whole: Array
+
+
+@dataclass(frozen=True, eq=False)
 class ScoreSums:
     """Sums by cell (group, call), 2K cells, that score tests of adding either are made of.
 
@@ -35,11 +54,14 @@ class ScoreSums:
         Sums of treatment less its probability p, and of p (1 - p).
     slope : (2K, q) array
         Sums of p (1 - p) x.
+    squared : SquaredScores or None
+        With sampling weights, which the other sums are weighted by as well.
     """
 
     residual: Array
     variance: Array
     slope: Array
+    squared: SquaredScores | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
