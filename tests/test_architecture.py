@@ -107,6 +107,11 @@ def test_no_modules_import_each_other_in_a_circle():
         done |= free
 
 
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_is_written_for_the_oldest_python_promised(name):
+    ast.parse(MODULES[name].read_text(), feature_version=(3, 10))
+
+
 def test_estimators_are_pure_numpy():
     for name, path in MODULES.items():
         if name.startswith("cfair.estimators"):

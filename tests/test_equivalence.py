@@ -513,6 +513,30 @@ def test_metrics_that_name_none_or_one_twice_are_refused(audit, metrics):
         audit.equivalence(metrics)
 
 
+def test_one_number_is_the_margin_of_a_difference(audit):
+    pair = audit.equivalence(["tpr", "fpr"], margin=(-0.1, 0.1), contrast="difference")
+    for one in (0.1, np.float64(0.1), {"sensitivity": 0.1, "fpr": (-0.1, 0.1)}):
+        found = audit.equivalence(["tpr", "fpr"], margin=one, contrast="difference")
+        pd.testing.assert_frame_equal(found.pairs, pair.pairs)
+        assert str(found) == str(pair)
+    assert found.question.chosen
+    again = audit.equivalence("tpr", margin=0.1, contrast="difference")
+    assert again.call == "audit.equivalence(metrics='tpr', margin=0.1, contrast='difference')"
+
+
+@pytest.mark.parametrize("margin", [-0.1, 0, 0.0, 1, np.nan, np.inf])
+def test_one_number_that_is_no_margin_is_refused(audit, margin):
+    with pytest.raises(ValueError, match="margin must lie around 0"):
+        audit.equivalence("tpr", margin=margin, contrast="difference")
+
+
+@pytest.mark.parametrize(("margin", "contrast"), [(1.25, "ratio"), (0.5, "odds_ratio"),
+                                                  (True, "difference")])  # fmt: skip
+def test_one_number_says_nothing_of_a_ratio(audit, margin, contrast):
+    with pytest.raises(ValueError, match="margin must be a pair"):
+        audit.equivalence("tpr", margin=margin, contrast=contrast)
+
+
 def test_a_margin_given_twice_is_refused(audit):
     twice = {"sensitivity": (0.8, 1.25), "tpr": (0.7, 1.4)}
     with pytest.raises(ValueError, match="each once"):

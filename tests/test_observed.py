@@ -393,6 +393,24 @@ def test_unknown_options_list_what_is_allowed(result, options, message):
         result.contrasts(**options)
 
 
+def test_blocks_are_the_attributes_and_then_their_intersection(table, result):
+    e, by_level = result.estimates_of("fpr").estimate, result.marginals.query("metric == 'fpr'")
+    *single, whole = result.blocks("fpr")
+    assert [block.by for block in (*single, whole)] == ["sex", "race", "sex x race"]
+    for block in single:
+        rows = by_level[by_level["attribute"] == block.by]
+        assert list(block.names) == rows["level"].astype(str).tolist()
+        np.testing.assert_array_equal(e[block.targets], rows["estimate"])
+    assert whole.names == result.cohort.groups.names
+    np.testing.assert_array_equal(
+        e[whole.targets], result.rates.query("metric == 'fpr'")["estimate"]
+    )
+    (only,) = audit(table, ["race"]).observed().blocks("fpr")
+    assert only.by == "race"
+    with pytest.raises(ValueError, match="metrics must be of"):
+        result.blocks("nothing")
+
+
 def test_test_equal_is_the_wald_test_of_each_metric(result):
     frame = result.test_equal().set_index("metric")
     assert list(frame.index) == list(RATES)

@@ -17,6 +17,7 @@ from cfair.results.group_intervention import GroupInterventionResult
 from cfair.results.interaction import InteractionResult
 from cfair.results.observed import ObservedResult
 from cfair.results.performance import PerformanceResult
+from cfair.results.rate_frames import CARE_BELOW
 from cfair.results.rates import RatesResult
 from cfair.results.representation import RepresentationResult
 from cfair.results.treated import TreatedResult
@@ -35,8 +36,6 @@ WORDS: dict[str, tuple[str, str]] = {
     "oe_ratio": ("Observed to expected events", ""),
     "calibration_slope": ("Calibration slope", ""),
 }
-#: Below this effective size of a denominator the analyses say to read a rate with care.
-CARE_BELOW = 20.0
 #: What it comes to, and the figures.
 Finding = tuple[str, str]
 #: Measures of the score that the page has a table of.
@@ -138,7 +137,7 @@ def _finding(result: RatesResult, metric: str, gaps: pd.DataFrame) -> Finding:
     row = max((rows[whole] if whole.any() else rows).to_dict("records"), key=lambda r: r["gap"])
     widest = _Pair.of(result, metric, row)
     more = "; ".join(["", *_left_out(row), *widest.care()])
-    table = simultaneous_pairs(result.estimates_of(metric), result._by(metric), result.level)
+    table = simultaneous_pairs(result.estimates_of(metric), result.blocks(metric), result.level)
     kind = "simultaneous interval" if len(table) > 1 else "interval"
     pairs = [replace(_Pair.of(result, metric, r), kind=kind) for r in _chosen(table, row)]
     if not pairs or rows["ci_low"].isna().all():

@@ -78,7 +78,7 @@ def _weights(cohort: Cohort) -> str:
         return ""
     if cohort.weights is None:
         return f"{cohort.weights_name}, equal in all rows: they change nothing"
-    zero = small_masks(np.count_nonzero(cohort.weights == 0), cohort.suppress_below)
+    zero = small_masks(cohort.count(cohort.weights == 0), cohort.suppress_below)
     some = text.count(float(zero)) if is_masked(zero) else ""
     nothing = f"; {some + ' rows' if some else plural(int(zero), 'row')} of weight 0" * bool(zero)
     return (
@@ -255,7 +255,7 @@ def largest_gap_lines(result: RatesResult, chosen: Sequence[int]) -> list[str]:
 
 def _clearest(result: RatesResult, k: int, widest: Mapping[Any, Any]) -> str:
     """The pair that is told from 0 best, where the widest rests on too few to be told at all."""
-    pairs = simultaneous_pairs(result.estimates[k], result._by(result.metrics[k]), result.level)
+    pairs = simultaneous_pairs(result.estimates[k], result.blocks(result.metrics[k]), result.level)
     same = (pairs["by"] == widest["by"]) & (pairs["group"] == widest["group"])
     own = pairs.loc[same & (pairs["reference"] == widest["reference"]), "ci_low"]
     if pairs.empty or (own > 0).any() or not pairs["ci_low"].max() > 0:

@@ -1,0 +1,260 @@
+"""Rates by group as a frozen record: who stands behind them, and their tidy frames."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from cfair.cohort import Cohort
+from cfair.disclosure import APART, MASKED, count_column, policy, quiet, rounding
+from cfair.inference.estimates import RateEstimates
+from cfair.options import check_option
+from cfair.results.contrasts import metric_hint
+from cfair.results.printed import Printed
+
+Array = NDArray[np.float64]
+
+#: Below this effective size of a denominator a rate is to be read with care.
+CARE_BELOW = 20.0
+
+#: Columns of a frame that an attribute's column must not take the name of.
+_RESERVED = frozenset(
+    (
+        *("metric", "group", "attribute", "level", "reference", "n", "untreated", "events"),
+        *("denominator", "n_effective", "estimate", "se", "ci_low", "ci_high", "note"),
+        *("boot_low", "boot_high", "boot_se", "boot_valid"),
+        *("non_events", "predicted_positive", "threshold", "expected_if_calibrated"),
+    )
+)
+
+
+@dataclass(frozen=True, eq=False)
+class MetricRows:
+    """Who stands behind the rates of one metric, for groups, then margins, then all.
+
+    Attributes
+    ----------
+    label : str
+        Name in print, such as ``cFPR``.
+    denominator : (T,) array
+        Rows in the denominator.
+    notes : tuple of str
+        Why a rate is undefined, or what to mind; empty where there is nothing to say.
+    """
+
+    label: str
+    denominator: Array
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RateFrames(Printed):
+    """The fields of `RatesResult`, which describes them, and the frames that show them."""
+
+    cohort: Cohort
+    estimates: tuple[RateEstimates, ...]
+    rows: tuple[MetricRows, ...]
+    counts: Mapping[str, Array]
+    level: float = 0.95
+    interval: str = "wilson"
+    aggregate_interval: str = "tie-aware"
+    seed: int = 0
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for values in self.counts.values():
+            values.setflags(write=False)
+        object.__setattr__(self, "counts", MappingProxyType(dict(self.counts)))
+        said = tuple(quiet(note, self.cohort.suppress_below) for note in self.notes)
+        object.__setattr__(self, "notes", said)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "counts": dict(self.counts)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__dict__["counts"] = MappingProxyType(state["counts"])
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the metrics."""
+        return tuple(e.metric for e in self.estimates)
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """Metrics that comparisons are about unless told otherwise."""
+        return self.metrics
+
+    @property
+    def judged(self) -> tuple[str, ...]:
+        """Metrics whose gaps are shown unless told otherwise."""
+        return self.compared
+
+    @property
+    def tested(self) -> tuple[str, ...]:
+        """Metrics whose equivalence is tested unless told otherwise."""
+        return self.compared
+
+    @property
+    def plotted(self) -> tuple[str, ...]:
+        """Metrics that plots show unless told otherwise."""
+        return self.compared[:2]
+
+    @property
+    def about(self) -> str:
+        """What kind of rates these are, for the plots."""
+        return ""
+
+    @property
+    def _labels(self) -> dict[str, str]:
+        """Names of the metrics in print."""
+        return {e.metric: r.label for e, r in zip(self.estimates, self.rows, strict=True)}
+
+    def estimates_of(self, metric: str) -> RateEstimates:
+        """Estimates of one metric, by name.
+
+        Parameters
+        ----------
+        metric : str
+            One of `metrics`.
+
+        Returns
+        -------
+        RateEstimates
+
+        Raises
+        ------
+        ValueError
+            If there is no such metric.
+        """
+        if isinstance(metric, str) and metric not in self.metrics:
+            raise ValueError(
+                f"metrics must be of {', '.join(map(repr, self.metrics))}, not {metric!r}."
+                + metric_hint(metric, self._labels)
+            )
+        check_option("metric", metric, self.metrics)
+        return self.estimates[self.metrics.index(metric)]
+
+    @property
+    def rates(self) -> pd.DataFrame:
+        """A row per metric and group, undefined and empty groups included."""
+        return self._rates.copy()
+
+    @cached_property
+    def _rates(self) -> pd.DataFrame:
+        groups = self.cohort.groups
+        labels = groups.label_frame()
+        labels.columns = [_safe(name) for name in groups.attributes]
+        parts = []
+        for k in range(len(self.estimates)):
+            part = self._frame(k, slice(0, groups.n_groups))
+            head = pd.DataFrame({"metric": self.estimates[k].metric, "group": list(groups.names)})
+            parts.append(pd.concat([head, labels, part], axis=1))
+        return pd.concat(parts, ignore_index=True)
+
+    @property
+    def marginals(self) -> pd.DataFrame:
+        """A row per metric, attribute and level: each attribute on its own.
+
+        It has no rows where only the intersectional groups have rates.
+        """
+        return self._marginals.copy()
+
+    @cached_property
+    def _marginals(self) -> pd.DataFrame:
+        margins = self.cohort.groups.margins
+        head = pd.DataFrame(
+            {
+                "attribute": [a for a, _ in margins],
+                "level": pd.Series([v for _, v in margins], dtype=object),
+            }
+        )
+        return self._beyond_groups(head, self.cohort.groups.n_groups)
+
+    @property
+    def overall(self) -> pd.DataFrame:
+        """A row per metric: all rows together; none where only groups have rates."""
+        return self._overall.copy()
+
+    @cached_property
+    def _overall(self) -> pd.DataFrame:
+        groups = self.cohort.groups
+        head = pd.DataFrame(index=range(1))
+        return self._beyond_groups(head, groups.n_groups + len(groups.margins))
+
+    @property
+    def has_margins(self) -> bool:
+        """Whether every metric has rates of the margins and of all rows beside the groups'."""
+        return all(len(e.estimate) > self.cohort.groups.n_groups for e in self.estimates)
+
+    def _beyond_groups(self, head: pd.DataFrame, first: int) -> pd.DataFrame:
+        """Rates of the targets that `head` describes, for the metrics that have them."""
+        K = self.cohort.groups.n_groups
+        chosen = [k for k, e in enumerate(self.estimates) if len(e.estimate) > K]
+        size = len(head) if chosen else 0  # without any, a frame of no rows has the columns
+        parts = []
+        for k in chosen or [0]:
+            part = self._frame(k, slice(first, first + size))
+            named = head[:size].copy()
+            named.insert(0, "metric", pd.Series([self.metrics[k]] * size, dtype="str"))
+            parts.append(pd.concat([named, part], axis=1))
+        return pd.concat(parts, ignore_index=True)
+
+    def limits(self, metric: str) -> tuple[Array, Array]:
+        """Limits of the rates of one metric: groups, margins, all.
+
+        Parameters
+        ----------
+        metric : str
+
+        Returns
+        -------
+        low, high : (T,) arrays
+        """
+        return self.estimates_of(metric).interval(self.interval, self.level)
+
+    def _frame(self, k: int, targets: slice) -> pd.DataFrame:
+        e, rows = self.estimates[k], self.rows[k]
+        low, high = self.limits(e.metric)
+        columns: dict[str, Any] = {
+            name: count_column(values[targets]) for name, values in self.counts.items()
+        }
+        columns["denominator"] = count_column(rows.denominator[targets])
+        columns["n_effective"] = np.where(np.isnan(e.estimate), np.nan, e.size)[targets]
+        columns["estimate"] = e.estimate[targets]
+        columns["se"] = e.se[targets]
+        columns["ci_low"], columns["ci_high"] = low[targets], high[targets]
+        columns["note"] = pd.Series(rows.notes[targets], dtype="str")
+        columns.update(self._more_columns(e.metric, targets))
+        return pd.DataFrame(columns)
+
+    def _more_columns(self, metric: str, targets: slice) -> dict[str, Any]:
+        return {}
+
+    def to_frame(self) -> pd.DataFrame:
+        """The rates by group as a tidy frame."""
+        return self.rates
+
+    @property
+    def disclosure(self) -> str:
+        """What was rounded or masked, in a line; empty without disclosure control."""
+        below, first = self.cohort.suppress_below, rounding(self.cohort.round_counts_to)
+        if below is None:
+            return first
+        shown = dict(self.counts)  # of a single attribute the levels are the groups
+        if len(self.cohort.groups.attributes) == 1:
+            shown = {name: values[: self.cohort.groups.n_groups] for name, values in shown.items()}
+        size = len(next(iter(shown.values())))
+        rates = sum(note.startswith(MASKED) for r in self.rows for note in r.notes[:size])
+        return "; ".join(filter(None, [first, policy(below, shown, rates), APART]))
+
+
+def _safe(name: str) -> str:
+    return f"{name} (attribute)" if name in _RESERVED else name
