@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from cfair.results.counterfactual import CounterfactualResult
     from cfair.results.equivalence import EquivalenceResult
+    from cfair.results.equivalence_question import Margin
     from cfair.results.group_intervention import GroupInterventionResult
     from cfair.results.interaction import InteractionResult
     from cfair.results.observed import ObservedResult
@@ -266,7 +267,7 @@ class Audit:
         self,
         metrics: str | Sequence[str] | None = None,
         *,
-        margin: tuple[float, float] | Mapping[str, tuple[float, float]] | None = None,
+        margin: Margin | Mapping[str, Margin] | None = None,
         contrast: str = "ratio",
         reference: Any = None,
         attribute: str | None = None,
@@ -285,10 +286,10 @@ class Audit:
         metrics : str or sequence of str, optional
             Any observed rates; selection rate, TPR, FPR and PPV by default. ``"sensitivity"`` and
             ``"specificity"`` are read as ``"tpr"`` and ``"tnr"``.
-        margin : (float, float) or mapping of metric to (float, float), optional
+        margin : (float, float), float, or mapping of metric to such a margin, optional
             Within what the contrast counts as no difference: to be chosen for the case, before the
             data are seen. By default (0.8, 1.25) for ratios and odds ratios; a difference needs
-            one.
+            one, and one number d is (-d, d) there.
         contrast : {"ratio", "odds_ratio", "difference"}, default "ratio"
             Of the rate of a group to that of its reference.
         reference : label, optional

@@ -23,6 +23,7 @@ from cfair.inference.resampling import seed_entropy
 from cfair.nuisance.learners import require_sklearn
 from cfair.options import check_level
 from cfair.results import text
+from cfair.results.calls import record_call
 from cfair.results.fitted_model import FitAndAuditResult
 from cfair.results.report import plural
 from cfair.roles import Roles
@@ -138,6 +139,7 @@ def fit_and_audit(
     >>> result.observed.rates.query("metric == 'fpr'").shape[0]
     6
     """
+    given = dict(locals())
     require_sklearn("fit_and_audit")
     level, cutoff, entropy = check_level(level), check_cutoff(cutoff), seed_entropy(seed)
     roles = Roles(
@@ -168,7 +170,7 @@ def fit_and_audit(
     with said_of("held-out rows"):
         audit = Audit(held_out, score=risk, **split.held_out_roles())
         observed = audit.observed(level=level)
-    return FitAndAuditResult(
+    result = FitAndAuditResult(
         audit=audit,
         observed=observed,
         model=fitted.model,
@@ -180,6 +182,8 @@ def fit_and_audit(
         facts=_facts(split, request, read, fitted, entropy),
         notes=(*split.notes, *_group_notes(split), *fitted.notes, *observed.notes),
     )
+    record_call(result, "cfair.fit_and_audit", fit_and_audit, (), given)
+    return result
 
 
 def _risk_name(split: Split) -> str:

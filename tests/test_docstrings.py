@@ -59,7 +59,7 @@ def members(path):
     kinds = (property, cached_property, classmethod, staticmethod)
     return {
         f"{path}.{key}": isinstance(value, (property, cached_property))
-        for key, value in inspect.getmembers_static(of)
+        for key, value in ((key, inspect.getattr_static(of, key)) for key in dir(of))
         if not key.startswith("_") and (inspect.isfunction(value) or isinstance(value, kinds))
     }
 

@@ -301,6 +301,17 @@ def test_margins_broadcast_and_may_differ_by_metric():
     assert each.values.tolist() == [1224, alone.values]
 
 
+def test_one_number_is_the_margin_of_a_difference():
+    for verb in (cfair.equivalence_power, cfair.equivalence_plan):
+        one, pair = (
+            verb(n=5000, **BASE, contrast="difference", margin=margin).frame
+            for margin in (0.1, (-0.1, 0.1))
+        )
+        pd.testing.assert_frame_equal(one, pair)
+    with pytest.raises(ValueError, match="margin must lie around 0"):
+        cfair.equivalence_power(n=5000, **BASE, contrast="difference", margin=-0.1)
+
+
 def test_main_published_figures():
     n = cfair.equivalence_sample_size
     assert n("sensitivity", **{**BASE, "share": [0.1, 0.25, 0.5]}).values.tolist() == [

@@ -503,7 +503,7 @@ def test_an_estimator_is_copied_and_seeded():
     assert not hasattr(forest, "estimators_")
     assert forest.random_state is None
     assert isinstance(found.model.named_steps["model"].random_state, int)
-    assert "RandomForestClassifier, on 5 columns" in said(found)
+    assert "RandomForestClassifier(n_estimators=5), on 5 columns" in said(found)
 
 
 def test_a_pipeline_prepares_for_itself():
@@ -578,6 +578,15 @@ def test_the_print_says_what_was_done(result):
     assert f"{auc['estimate'].item():.3f} [" in row
     assert any(line.startswith("largest gap  TPR: ") for line in lines)
     assert "<div" in result._repr_html_()
+
+
+def test_the_call_is_kept_without_data():
+    found = fit(model=LogisticRegression(C=0.5), seed=3)
+    assert found.call == (
+        f"cfair.fit_and_audit(data=<{len(T):,} x {T.shape[1]} table>, outcome='y', "
+        "groups=['sex', 'race'], features=['age', 'smoker', 'sex'], "
+        "model=<LogisticRegression>, seed=3)"
+    )
 
 
 def test_one_group_has_rates_and_nothing_to_compare():

@@ -276,7 +276,7 @@ def test_simultaneous_pairs_are_the_contrasts_of_their_family():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         result = audit.observed()
-    pairs = simultaneous_pairs(result.estimates_of("fpr"), result._by("fpr"), 0.95)
+    pairs = simultaneous_pairs(result.estimates_of("fpr"), result.blocks("fpr"), 0.95)
     frame = result.contrasts(metrics="fpr", adjust="max-t")
     frame = frame[frame["ci_low"].notna()]
     turned = (frame["estimate"] < 0).to_numpy()

@@ -22,6 +22,7 @@ from cfair.nuisance.order import row_keys
 
 pytest.importorskip("sklearn")
 
+from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import (
@@ -114,17 +115,51 @@ def one_thread():
 
 def test_a_learner_is_printed_by_what_it_is_and_what_it_learns_from():
     forest = RandomForestClassifier()
-    assert repr(Learner(forest, columns=["age", "sbp"])) == "RandomForestClassifier on age, sbp"
-    assert repr(Learner(forest, formula="~ age + sbp")) == "RandomForestClassifier on ~ age + sbp"
-    assert Learner(ESTIMATORS["pipeline"], ["a"]).name == (
-        "Pipeline(StandardScaler, LogisticRegression)"
-    )
-    assert Learner(ESTIMATORS["calibrated"], ["a"]).name == "CalibratedClassifierCV(LinearSVC)"
-    assert (
-        Learner(WEIGHTED["vote"], ["a"]).name == "VotingClassifier(LogisticRegression, GaussianNB)"
+    assert repr(Learner(forest, columns=["age", "sbp"])) == "RandomForestClassifier() on age, sbp"
+    assert repr(Learner(forest, formula="~ age + sbp")) == "RandomForestClassifier() on ~ age + sbp"
+    assert Learner(ESTIMATORS["calibrated"], ["a"]).name == (
+        "CalibratedClassifierCV(cv=3, estimator=LinearSVC())"
     )
     assert Learner(forest, ("a", "b")).columns == ("a", "b")
     assert cfair.Learner is Learner
+
+
+def test_settings_that_are_not_the_default_are_printed_in_one_line():
+    class Plain:
+        """Tells no settings."""
+
+        fit = predict_proba = None.__init__
+
+    def said(estimator):
+        return Learner(estimator, ["a"]).name
+
+    shallow = RandomForestClassifier(max_depth=3, random_state=np.random.RandomState(1))
+    assert said(shallow) == (
+        "RandomForestClassifier(max_depth=3, random_state=RandomState(MT19937))"
+    )
+    assert said(make_pipeline(StandardScaler(), LogisticRegression(C=0.5))) == (
+        "Pipeline(steps=[('standardscaler', StandardScaler()), "
+        "('logisticregression', LogisticRegression(C=0.5))])"
+    )
+    with config_context(print_changed_only=False):  # whatever is set for notebooks
+        assert said(LogisticRegression(C=0.5)) == "LogisticRegression(C=0.5)"
+    long = said(LogisticRegression(class_weight=dict.fromkeys(range(100), 1.0)))
+    assert long.startswith("LogisticRegression(class_weight={0: 1.0,")
+    assert long.endswith(" ...")
+    assert len(long) < 210
+    assert "\n" not in long
+    assert said(Plain()) == "Plain"
+
+
+def test_the_result_prints_the_settings_of_its_learner():
+    cohort = cfair.load_cohort()[:600]
+    audit = cfair.Audit(
+        cohort, outcome="readmitted", score="risk", cutoff=0.5, groups="sex", treatment="treated"
+    )
+    learner = Learner(LogisticRegression(C=0.5), ["sex", "risk", "age"])
+    result = audit.counterfactual(learner, folds=2)
+    assert "LogisticRegression(C=0.5) on sex, risk, age" in " ".join(str(result).split())
+    assert "<cfair.Learner: LogisticRegression(C=0.5) on sex, risk, age>" in result.call
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfair.errors import ConvergenceError, DataError
-from cfair.nuisance import multinomial, multinomial_many
+from cfair.nuisance import logistic, multinomial, multinomial_many
 from cfair.nuisance.logistic import fit_logistic
 from cfair.nuisance.multinomial import fit_multinomial
 from cfair.nuisance.multinomial_influence import multinomial_influence, multinomial_score
@@ -145,7 +145,7 @@ def test_large_data_start_from_a_part_and_end_where_they_should(monkeypatch):
     gaps = group.copy()
     gaps[::16] = np.minimum(gaps[::16], 2)  # the part lacks a class
     cold, cold_gaps = fit_multinomial(X, group, 4), fit_multinomial(X, gaps, 4)
-    monkeypatch.setattr(multinomial, "_WARM_FROM", 1000)
+    monkeypatch.setattr(logistic, "_WARM_FROM", 1000)
     warm, warm_gaps = fit_multinomial(X, group, 4), fit_multinomial(X, gaps, 4)
     assert warm.n_iter < cold.n_iter
     assert warm_gaps.n_iter == cold_gaps.n_iter

@@ -8,13 +8,14 @@ from typing import Any
 from cfair.analyses.observed import observed
 from cfair.cohort import Cohort
 from cfair.results.equivalence import EquivalenceResult
+from cfair.results.equivalence_question import Margin
 
 
 def equivalence(
     cohort: Cohort,
     metrics: str | Sequence[str] | None = None,
     *,
-    margin: tuple[float, float] | Mapping[str, tuple[float, float]] | None = None,
+    margin: Margin | Mapping[str, Margin] | None = None,
     contrast: str = "ratio",
     reference: Any = None,
     attribute: str | None = None,

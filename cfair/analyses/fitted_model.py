@@ -36,7 +36,7 @@ from cfair.nuisance.classifiers import (
     seeded_copy,
     weight_argument,
 )
-from cfair.nuisance.learners import check_estimator
+from cfair.nuisance.learners import check_estimator, estimator_text
 from cfair.nuisance.logistic import fit_logistic
 from cfair.options import check_option
 
@@ -139,7 +139,7 @@ def read_model(
             check_estimator(model)
         except (TypeError, ValueError) as error:
             raise DataError(f"model: {error}") from error
-        name = estimator_name(model)
+        name = estimator_text(model)
     pipeline = hasattr(estimator, "steps")
     if weighted:
         weight_argument(estimator)

@@ -77,7 +77,7 @@ def equivalence_power(
         What the model is expected to have. Only what the metrics depend on is needed.
     reference_prevalence, reference_sensitivity, reference_specificity : the same, optional
         Of the reference, where it differs from the group.
-    margin : (low, high), or mapping of metric to such a pair, optional
+    margin : (low, high), one number d for (-d, d) of a difference, or mapping of metric, optional
         How far apart still counts as equal; floats or arrays. By default (0.8, 1.25) for a ratio or
         an odds ratio, the four-fifths rule: a convention, not a judgement of harm. Choose it for
         the case; `margin_from_patients` helps. The contrast is group to reference.
@@ -182,7 +182,7 @@ def equivalence_sample_size(
     share, prevalence, sensitivity, specificity : float or array in (0, 1)
         See `equivalence_power`.
     reference_prevalence, reference_sensitivity, reference_specificity : the same, optional
-    margin : (low, high), or mapping of metric to such a pair, optional
+    margin : (low, high), one number d for (-d, d) of a difference, or mapping of metric, optional
     contrast : {"ratio", "odds_ratio", "difference"}, default "ratio"
     alpha : float or array in (0, 0.5), default 0.05
     power : float or array in (0, 1), default 0.8
@@ -336,7 +336,7 @@ def equivalence_plan(
         See `equivalence_power`.
     reference_prevalence, reference_sensitivity, reference_specificity : float, optional
         Of the reference, where it differs from the group.
-    margin : (low, high), or mapping of metric to such a pair, optional
+    margin : (low, high), one number d for (-d, d) of a difference, or mapping of metric, optional
     contrast : {"ratio", "odds_ratio", "difference"}, default "ratio"
     alpha : float in (0, 0.5), default 0.05
     power : float in (0, 1), default 0.8

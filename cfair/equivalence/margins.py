@@ -114,8 +114,9 @@ def check_margin(margin: Any, contrast: str) -> tuple[Any, Any]:
 
     Parameters
     ----------
-    margin : pair of floats or arrays, or None
-        None is `FOUR_FIFTHS` for a ratio and an odds ratio; a difference has no default.
+    margin : pair of floats or arrays, number, or None
+        None is `FOUR_FIFTHS` for a ratio and an odds ratio; a difference has no default. One number
+        d is (-d, d) for a difference; of a ratio it could be the low end or the high end.
     contrast : {"ratio", "odds_ratio", "difference"}
 
     Returns
@@ -131,8 +132,12 @@ def check_margin(margin: Any, contrast: str) -> tuple[Any, Any]:
     --------
     >>> check_margin(None, "ratio")
     (0.8, 1.25)
+    >>> check_margin(0.05, "difference")
+    (-0.05, 0.05)
     """
     check_option("contrast", contrast, CONTRASTS)
+    if contrast == "difference" and is_number(margin):
+        margin = (-margin, margin)
     if margin is None:
         if contrast == "difference":
             raise ValueError(

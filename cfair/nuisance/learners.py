@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
+
+#: Characters of an estimator's settings that are shown; a long search space is cut off.
+_LONGEST = 200
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 def require_sklearn(what: str = "a Learner") -> None:
@@ -88,8 +93,9 @@ class Learner:
     Examples
     --------
     >>> from sklearn.ensemble import RandomForestClassifier  # doctest: +SKIP
-    >>> Learner(RandomForestClassifier(), columns=["age", "sbp", "sex"])  # doctest: +SKIP
-    RandomForestClassifier on age, sbp, sex
+    >>> forest = RandomForestClassifier(max_depth=3)  # doctest: +SKIP
+    >>> Learner(forest, columns=["age", "sbp", "sex"])  # doctest: +SKIP
+    RandomForestClassifier(max_depth=3) on age, sbp, sex
     """
 
     estimator: Any
@@ -123,8 +129,8 @@ class Learner:
 
     @property
     def name(self) -> str:
-        """The estimator, with those inside it, as it is printed."""
-        return estimator_name(self.estimator)
+        """The estimator, with the settings that are not its defaults, as it is printed."""
+        return estimator_text(self.estimator)
 
     @property
     def formula_text(self) -> str:
@@ -180,6 +186,27 @@ def _checked_columns(columns: Any) -> tuple[str, ...]:
     if twice:
         raise ValueError(f"columns has {show_some(twice)} more than once. Name each once.")
     return tuple(str(name) for name in names)
+
+
+def estimator_text(estimator: Any) -> str:
+    """An estimator with the settings that are not its defaults, as scikit-learn writes it.
+
+    Parameters
+    ----------
+    estimator : scikit-learn estimator
+
+    Returns
+    -------
+    str
+        In one line; the class alone where the estimator does not tell its settings.
+    """
+    from sklearn import config_context
+
+    with config_context(print_changed_only=True):
+        said = _ADDRESS.sub("", " ".join(repr(estimator).split()))
+    if said.startswith("<"):  # Python's own, which tells no settings
+        return estimator_name(estimator)
+    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]} ..."
 
 
 def check_estimator(estimator: Any) -> None:

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from cfair.errors import ConvergenceError, DataError
 from cfair.nuisance.logistic import (
-    _WARM_FROM,
     MOVING,
     STOPPED,
     independent_columns,
     solve_information,
+    starts_from_part,
 )
 from cfair.nuisance.multinomial_sweep import full_sweep, softmax
 
@@ -244,7 +244,7 @@ def _starting_values(Z: Array, code: Integers, w: Array, n_free: int) -> Array:
     share = np.log(np.bincount(code + 1, weights=w, minlength=n_free + 1))
     beta = np.outer(share[1:] - share[0], constant_combination(Z))
     some = slice(None, None, 16)
-    if len(code) < _WARM_FROM or len(np.unique(code[some])) <= n_free:
+    if not starts_from_part(len(code)) or len(np.unique(code[some])) <= n_free:
         return beta
     warm = _newton(np.ascontiguousarray(Z[some]), code[some], w[some], beta, 15)
     return beta if _moving(Z, warm.step).any() or not warm.converged else warm.beta

@@ -118,7 +118,8 @@ def repeat_blocks(
     ]
     made = [f"# cfair.fit_and_audit: {'; '.join(f'{k} {v}' for k, v in r.facts if v)}"
             for r in fitted]  # fmt: skip
-    text = "\n".join([*made, f"audit = {declaration}", *dict.fromkeys(calls)])
+    declared = next((f"{r.call}.audit" for r in fitted if r.call), declaration)
+    text = "\n".join([*made, f"audit = {declared}", *dict.fromkeys(calls)])
     learners = bool(fitted) or "cfair.Learner" in text
     rows = tuple((name, value) for name, value in versions(learners=learners))
     seeds = [f"{name_of(r)}: {said}" for r in results if (said := _seeded(r))]

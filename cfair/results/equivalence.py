@@ -19,12 +19,10 @@ from cfair.disclosure import APART, rounding
 from cfair.errors import SmallGroupWarning, warn
 from cfair.results.contrasts import Compared
 from cfair.results.equivalence_pairs import VERDICTS, judged
-from cfair.results.equivalence_question import Question, named_metrics, read_question
+from cfair.results.equivalence_question import Question, named_metrics
 from cfair.results.equivalence_text import equivalence_page, notes_of
 from cfair.results.printed import Printed
 from cfair.results.report import plural
-
-__all__ = ["VERDICTS", "EquivalenceResult", "equivalence_result", "read_question"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -11,7 +11,7 @@ import numpy as np
 
 from cfair.equivalence.design import check_alpha
 from cfair.equivalence.margins import CONTRASTS, check_margin, check_metric
-from cfair.options import check_option, is_number
+from cfair.options import check_option
 from cfair.results.contrasts import ADJUSTMENTS
 
 #: Score tests of counts and Wald elsewhere, or one of them throughout.
@@ -99,10 +99,7 @@ def read_question(
         given = dict(zip(names, margin.values(), strict=True))
     margins = {}
     for metric in wanted:
-        own = given[metric] if each else margin
-        if contrast == "difference" and is_number(own):
-            own = (-own, own)  # of a ratio one number could be its low end or its high end
-        low, high = check_margin(own, contrast)
+        low, high = check_margin(given[metric] if each else margin, contrast)
         if np.ndim(low) or np.ndim(high):
             raise ValueError(f"margin must be a pair of numbers (low, high), not {margin!r}.")
         margins[metric] = (float(low), float(high))

@@ -449,8 +449,6 @@ class RateComparisons(RateFrames):
             whole,
         ]
 
-    _by = blocks  # as `ObservedResult` calls it
-
     def _gap_rows(self, metric: str, measure: Measure) -> list[dict[str, Any]]:
         e, rows = self.estimates_of(metric), []
         for block in self.blocks(metric):
