@@ -1,4 +1,4 @@
-"""Tables for papers: cells, sections and footnotes, and how they become HTML, LaTeX and Excel."""
+"""Tables for papers: labels, cells and footnotes, and how they become HTML, LaTeX and Excel."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ _TURNING = dict.fromkeys([0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(
 #: Classes of direction of letters that are written from right to left.
 _RIGHT_TO_LEFT = frozenset(("R", "AL"))
 _FIRST_STRONG_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
+#: What stands between the levels of a crossed group.
+CROSSED = " & "
 _RAISED = "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖ"
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -265,6 +267,128 @@ def _shown(value: Any, digits: int, names: Mapping[Any, str]) -> str:
     return str(value)
 
 
+# -- labels ----------------------------------------------------------------------------------------
+
+
+def flat(text: object) -> str:
+    r"""A label in one line, without signs of control and marks that would turn what is around it.
+
+    Parameters
+    ----------
+    text : object
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> flat("a\x00b\n c")
+    'a b c'
+    """
+    plain = "".join(
+        " " if unicodedata.category(c) in ("Cc", "Zl", "Zp") else "\ufffd" if _is_half(c) else c
+        for c in str(text).translate(_TURNING)
+    )
+    return " ".join(plain.split())
+
+
+def _is_half(character: str) -> bool:
+    """Whether it is half of a surrogate pair, which no encoding can write."""
+    return "\ud800" <= character <= "\udfff"
+
+
+def turned(text: str) -> bool:
+    """Whether a text has letters that are written from right to left.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> turned("White"), turned("\u05e2\u05d1\u05e8\u05d9\u05ea")
+    (False, True)
+    """
+    return any(unicodedata.bidirectional(c) in _RIGHT_TO_LEFT for c in text)
+
+
+def apart(text: object) -> str:
+    """A label in one line, set apart where it runs from right to left: numbers beside it stay put.
+
+    Of a crossed group each level is set apart by itself, so that levels keep the order of their
+    attributes.
+
+    Parameters
+    ----------
+    text : object
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> apart("F & Black")
+    'F & Black'
+    """
+    return CROSSED.join(
+        f"{_FIRST_STRONG_ISOLATE}{part}{_POP_ISOLATE}" if turned(part) else part
+        for part in flat(text).split(CROSSED)
+    )
+
+
+def shorten(text: str, width: int) -> str:
+    """Shorten a long text in its middle, where labels differ least.
+
+    Parameters
+    ----------
+    text : str
+    width : int
+        Longest length that is kept.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> shorten("Native Hawaiian or Pacific Islander", 17)
+    'Native H…Islander'
+    """
+    if len(text) <= width:
+        return text
+    kept = max(width - 1, 2)
+    return f"{text[: kept - kept // 2]}…{text[len(text) - kept // 2 :]}"
+
+
+def shorten_all(texts: Sequence[str], width: int, longest: int = 80) -> list[str]:
+    """Shorten texts, but keep different ones different as far as `longest` allows.
+
+    Parameters
+    ----------
+    texts : sequence of str
+    width : int
+        Length aimed at.
+    longest : int, default 80
+        Length never exceeded.
+
+    Returns
+    -------
+    list of str
+    """
+    different = len(set(texts))
+    for size in range(width, longest + 1, 6):
+        short = [shorten(t, size) for t in texts]
+        if len(set(short)) == different:
+            return short
+    return [shorten(t, longest) for t in texts]
+
+
 # -- formats ---------------------------------------------------------------------------------------
 
 
@@ -312,34 +436,18 @@ def to_markdown(table: Table) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _flat(text: str) -> str:
-    """Text in one line, without signs of control and marks that would turn what is around it."""
-    plain = "".join(
-        " " if unicodedata.category(c) in ("Cc", "Zl", "Zp") else c
-        for c in str(text).translate(_TURNING)
-    )
-    return " ".join(plain.split())
-
-
-def _apart(text: str) -> str:
-    """Text in one line, set apart where it runs from right to left: numbers beside it stay put."""
-    flat = _flat(text)
-    turned = any(unicodedata.bidirectional(c) in _RIGHT_TO_LEFT for c in flat)
-    return f"{_FIRST_STRONG_ISOLATE}{flat}{_POP_ISOLATE}" if turned else flat
-
-
 _LINK = re.compile(r"\]\s*[(:\[]|\[\^")
 
 
 def _in_markdown(text: str) -> str:
-    flat = _flat(text)
-    signs = "\\|*_`~$" + ("[]" if _LINK.search(flat) else "")  # brackets alone are no link
+    line = flat(text)
+    signs = "\\|*_`~$" + ("[]" if _LINK.search(line) else "")  # brackets alone are no link
     for sign in signs:
-        flat = flat.replace(sign, f"\\{sign}")
+        line = line.replace(sign, f"\\{sign}")
     # a tag would be taken for HTML; "<11" is none
     return "".join(
-        "&lt;" if c == "<" and flat[i + 1 : i + 2].isalpha() | (flat[i + 1 : i + 2] in "/!") else c
-        for i, c in enumerate(flat)
+        "&lt;" if c == "<" and line[i + 1 : i + 2].isalpha() | (line[i + 1 : i + 2] in "/!") else c
+        for i, c in enumerate(line)
     )
 
 
@@ -351,7 +459,7 @@ def latex_text(text: str) -> str:
     >>> latex_text("50% of A_1 & B, <11")
     '50\\% of A\\_1 \\& B, \\textless{}11'
     """
-    return "".join(_LATEX.get(c, c) for c in _flat(text))
+    return "".join(_LATEX.get(c, c) for c in flat(text))
 
 
 def to_latex(table: Table, label: str = "") -> str:
@@ -428,23 +536,23 @@ def to_gt(table: Table) -> Any:
     columns = [f"c{j}" for j in range(len(table.header))]
     texts = table.texts(raised, typeset=True)  # great_tables escapes cells and headings
     lines = [
-        [_apart(heading) or "Overall", *map(_apart, row)] for heading, rows in texts for row in rows
+        [apart(heading) or "Overall", *map(apart, row)] for heading, rows in texts for row in rows
     ]
     frame = pd.DataFrame(lines, columns=["section", *columns])
     headings = any(heading for heading, _ in texts)
     if not headings:
         frame = frame.drop(columns="section")
     found = gt.GT(frame, rowname_col="c0", groupname_col="section" if headings else None)
-    names = [gt.html(escape(_apart(name))) for name in table.header]
+    names = [gt.html(escape(apart(name))) for name in table.header]
     found = found.cols_label(dict(zip(columns[1:], names[1:], strict=True)))
     found = found.tab_stubhead(names[0])
     for side, text in (("left", True), ("right", False)):
         chosen = [c for j, c in enumerate(columns) if j and table.is_text(j) == text]
         found = found.cols_align(side, columns=chosen) if chosen else found
     if table.caption:
-        found = found.tab_header(gt.html(escape(_apart(table.caption))))
+        found = found.tab_header(gt.html(escape(apart(table.caption))))
     for note in table.footnotes(raised):
-        found = found.tab_source_note(gt.html(escape(_apart(note))))
+        found = found.tab_source_note(gt.html(escape(apart(note))))
     return found.tab_options(
         table_font_size="14px",
         heading_align="left",

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 
 from cfair.analyses import counterfactual as analysis
+from cfair.report import pictures
 
 # A deadline in milliseconds tells how busy the machine is, not whether a property holds.
 settings.register_profile("cfair", deadline=None)
@@ -30,6 +31,13 @@ def pytest_xdist_make_scheduler(config, log):
     from xdist.scheduler import WorkStealingScheduling
 
     return WorkStealingScheduling(config, log) if config.getvalue("dist") == "load" else None
+
+
+@pytest.fixture
+def unsaved_pictures(monkeypatch):
+    """Draw the pictures of a page without writing them out, which takes as long as all its text."""
+    for name in ("_vector", "_pixels"):
+        monkeypatch.setattr(pictures, name, lambda figure: b"<svg/>")
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import warnings
@@ -13,6 +14,7 @@ import pytest
 
 import cfair
 from cfair.cli import main, read_table
+from cfair.cli.files import Folder
 from cfair.cli.flags import as_options
 
 matplotlib.use("Agg")
@@ -396,6 +398,60 @@ def test_equivalence_of_rates_and_of_the_score_is_that_of_the_library(table, tmp
         assert str(result) in said
         written = pd.read_csv(out / f"equivalence_{name}_pairs.csv")
         pd.testing.assert_series_equal(written["estimate"], result.pairs["estimate"])
+
+
+def test_a_sentence_per_metric_stands_before_the_pairs(table, capsys):
+    more = ["--equivalence", "sensitivity", "specificity", "--margin", "0.5", "2"]
+    assert audit(table, *more) == 0
+    said = capsys.readouterr().out
+    a = cfair.Audit(bad.cohort(), outcome="y", score="s", cutoff=0.5, groups=["sex", "race"])
+    warnings.simplefilter("ignore", cfair.errors.CfairWarning)  # small cells; pytest restores
+    overall = a.equivalence(["tpr", "tnr"], margin=(0.5, 2.0)).overall
+    lead = said[: said.index("Equivalence of rates")]
+    words = " ".join(lead.split())
+    for label, row in zip(("TPR", "TNR"), overall.to_dict("records"), strict=True):
+        undecided = row["pairs"] - row["equivalent"] - row["different"]
+        assert (
+            f"{label}: of {row['pairs']} pairs of groups, {row['equivalent']} equivalent (ratio "
+            f"within 0.5 to 2), {row['different']} different, {undecided} undecided"
+        ) in words
+
+
+def test_a_figure_of_too_many_pairs_is_left_out_and_said_to_be(tmp_path, monkeypatch):
+    monkeypatch.setattr("cfair.plotting.equivalence.MOST_ROWS", 3)
+    warnings.simplefilter("ignore", cfair.errors.CfairWarning)  # small cells; pytest restores
+    a = cfair.Audit(bad.cohort(), outcome="y", score="s", cutoff=0.5, groups=["sex", "race"])
+    folder = Folder(tmp_path / "out")
+    folder.plot("equivalence_observed", a.equivalence("tpr").plot)
+    assert folder.written == []
+    assert folder.without[0].startswith("a figure holds at most 3 pairs")
+
+
+def test_masked_pairs_are_called_masked_in_the_sentence(table, capsys):
+    assert audit(table, "--suppress-below", "25", "--equivalence", "tpr") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    lead = said[: said.index("Equivalence of rates")]
+    assert re.search(r"TPR: of \d+ pairs of groups, .* undecided \([^)]*\d+ masked\)\.", lead)
+    assert "undefined)" not in lead
+
+
+@pytest.mark.parametrize(
+    ("name", "separator"),
+    [("x.csv", ","), ("x.CSV.GZ", ","), ("my.csv.tsv", "\t"), ("old.csv.txt", "\t")],
+)
+def test_the_end_of_a_name_tells_what_separates_fields(tmp_path, name, separator):
+    path = tmp_path / name
+    bad.cohort().to_csv(path, index=False, sep=separator)
+    if name.endswith("GZ"):  # pandas knows the suffix in small letters only
+        bad.cohort().to_csv(path, index=False, compression="gzip")
+    assert list(read_table(path).columns) == list(bad.cohort().columns)
+
+
+def test_a_csv_that_became_parquet_is_read_as_parquet(tmp_path):
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "my.csv.parquet"
+    bad.cohort().to_parquet(path)
+    assert list(read_table(path).columns) == list(bad.cohort().columns)
 
 
 def test_small_counts_are_masked_in_all_that_is_written(table, tmp_path, capsys):

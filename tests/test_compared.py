@@ -24,6 +24,11 @@ def audit_of(table, **changes):
     return cfair.Audit(table, **{**ROLES, **changes})
 
 
+@pytest.fixture(scope="module")
+def observed(cohort):
+    return audit_of(cohort).observed()
+
+
 def drawn(result, **options):
     ax = result.plot_forest("fpr", ax=Figure().add_subplot(), **options)
     return [t.get_text() for t in ax.get_legend().get_texts()][:2]
@@ -37,20 +42,19 @@ def drawn(result, **options):
         ({"round_counts_to": 5}, "compare has round_counts_to=5"),
     ],
 )
-def test_unlike_results_are_not_drawn_together(cohort, changes, said):
+def test_unlike_results_are_not_drawn_together(cohort, observed, changes, said):
     other = audit_of(cohort, **changes).observed()
     with pytest.raises(ValueError, match=said):
-        drawn(audit_of(cohort).observed(), compare=other)
+        drawn(observed, compare=other)
 
 
-def test_two_levels_are_not_drawn_together(cohort):
-    audit = audit_of(cohort)
+def test_two_levels_are_not_drawn_together(cohort, observed):
     with pytest.raises(ValueError, match=r"compare has level=0\.9, and this result level=0\.95"):
-        drawn(audit.observed(), compare=audit.observed(level=0.9))
+        drawn(observed, compare=audit_of(cohort).observed(level=0.9))
 
 
-def test_calls_and_rows_that_differ_stand_in_the_legend(cohort):
-    one = audit_of(cohort).observed()
+def test_calls_and_rows_that_differ_stand_in_the_legend(cohort, observed):
+    one = observed
     assert drawn(one, compare=audit_of(cohort, cutoff=0.3).observed()) == [
         "Observed: risk >= 0.5",
         "Observed: risk >= 0.3",
@@ -68,6 +72,7 @@ def test_a_report_refuses_results_of_another_event(cohort, tmp_path, verb):
         audit_of(cohort).report(tmp_path / "r.html", other)
 
 
+@pytest.mark.usefixtures("unsaved_pictures")
 def test_a_report_refuses_another_event_of_the_treatment(cohort, tmp_path):
     def result(audit):
         return audit.counterfactual("~ sex * race + risk + age", n_perm=2)
@@ -87,22 +92,32 @@ CHANGED = {
 }
 
 
-@pytest.mark.parametrize("what", CHANGED)
-def test_a_report_refuses_results_of_other_data(cohort, tmp_path, what):
-    def result(audit):
-        return audit.counterfactual("treated ~ sex * race + risk + age")
+def counterfactual(audit):
+    return audit.counterfactual("treated ~ sex * race + risk + age")
 
-    own = audit_of(cohort, treatment="treated")
-    other = result(audit_of(CHANGED[what](cohort), treatment="treated"))
+
+@pytest.fixture(scope="module")
+def own(cohort):
+    return audit_of(cohort, treatment="treated")
+
+
+@pytest.mark.usefixtures("unsaved_pictures")
+def test_a_report_takes_results_of_the_same_data(own, tmp_path):
+    assert own.report(tmp_path / "r.html", counterfactual(own)).exists()
+
+
+@pytest.mark.parametrize("what", CHANGED)
+def test_a_report_refuses_results_of_other_data(cohort, own, tmp_path, what):
+    other = counterfactual(audit_of(CHANGED[what](cohort), treatment="treated"))
     if what == "the column 'age'":  # which this audit itself never reads
         with pytest.raises(DataError, match="another audit: .*the column 'age'"):
-            own.report(tmp_path / "r.html", result(own), other)
+            own.report(tmp_path / "r.html", counterfactual(own), other)
         return
     with pytest.raises(DataError, match=f"result 1 .* in the same rows .*{what}.* other values"):
         own.report(tmp_path / "r.html", other)
-    assert own.report(tmp_path / "r.html", result(own)).exists()
 
 
+@pytest.mark.usefixtures("unsaved_pictures")
 def test_a_report_refuses_other_exclusions_and_takes_rows_that_models_leave_out(cohort, tmp_path):
     table = cohort.copy()
     table.loc[table.index[:40], "age"] = np.nan

@@ -1235,6 +1235,7 @@ def page_of(audit, path, *results):
     return " ".join(re.sub(r"<[^>]*>", " ", page).split())
 
 
+@pytest.mark.usefixtures("unsaved_pictures")
 @pytest.mark.parametrize(
     ("n_missing", "said"),
     [(36, "on 1,464 of the 1,500 rows"), (5, "on other rows than the tables above")],
@@ -1256,6 +1257,7 @@ def test_a_report_leaves_out_results_of_other_rows(n_missing, said, tmp_path):
     assert "Left out: Counterfactual rates" not in page
 
 
+@pytest.mark.usefixtures("unsaved_pictures")
 def test_with_complete_columns_all_results_are_of_the_same_rows(tmp_path):
     data = with_holes()
     audit = audit_of(data, missing="drop", treatment="d", complete="sbp")

@@ -778,11 +778,16 @@ def base(case, weights="w"):
     return audit(t, weights=weights).counterfactual(**options)
 
 
+@cache
+def base_numbers(case):
+    return numbers(base(case))
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_the_order_of_rows_changes_no_number(case):
     t, options = cohort_of(case)
     moved = audit(shuffled(t), weights="w").counterfactual(**options)
-    same(numbers(base(case)), numbers(moved), tolerance=1e-8)
+    same(base_numbers(case), numbers(moved), tolerance=1e-8)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -797,7 +802,7 @@ def test_workers_change_no_number(case):
     t, options = cohort_of(case)
     for n_jobs in (2, None):
         other = audit(t, weights="w").counterfactual(**options, n_jobs=n_jobs)
-        same(numbers(base(case)), numbers(other), tolerance=1e-12)
+        same(base_numbers(case), numbers(other), tolerance=1e-12)
 
 
 @pytest.mark.parametrize("case", ["aipw", "plugin"])

@@ -10,7 +10,18 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from cfair.plotting import plot_disparities, plot_null, plot_overlap, plot_rates, style
+from cfair.plotting import (
+    plot_calibration,
+    plot_clinical_forest,
+    plot_disparities,
+    plot_null,
+    plot_overlap,
+    plot_rates,
+    style,
+)
+from cfair.plotting.clinical_forest import Panel
+from cfair.results import text
+from cfair.tables import shorten, shorten_all
 
 LABELS = {"cfpr": "cFPR", "cfnr": "cFNR", "fpr": "FPR", "ppv": "PPV"}
 ODD = ["$x_y$", "<b>", "漢字", "_hidden", "a\n\tb$", r"\frac{1}{2} $", "x" * 300, "{0} %d", "", "é"]
@@ -78,7 +89,7 @@ def defined_points(ax, colour):
 
 
 def legend_texts(ax):
-    return [t.get_text() for t in ax.get_legend().get_texts()]
+    return [" ".join(t.get_text().split("\n")) for t in ax.get_legend().get_texts()]
 
 
 def row_texts(ax):
@@ -198,6 +209,30 @@ def test_undefined_rates_keep_their_row_and_say_why():
     assert legend_texts(ax)[-1] == "undefined"
 
 
+def test_masked_rates_say_so_in_the_row_and_why_in_the_legend():
+    reason = "masked: rests on a count below 11, or would reveal one"
+    frame = rates_frame("abc", undefined=[0, 1])
+    frame.loc[frame["note"] != "", "note"] = reason
+    ax = draw(plot_rates(frame, metrics=["cfpr", "cfnr"], labels=LABELS))
+    assert [t.get_text() for t in ax.texts] == ["masked", "masked"]
+    assert legend_texts(ax)[-1] == reason
+    frame.loc[frame["group"] == "b", "note"] = "no rows"
+    ax = draw(plot_rates(frame, metrics=["cfpr", "cfnr"], labels=LABELS))
+    assert [t.get_text() for t in ax.texts] == ["masked", "no rows"]
+    assert legend_texts(ax)[-1] == f"undefined; {reason}"
+    assert ax.get_legend().get_window_extent().x1 <= ax.figure.bbox.x1  # folded, not cut off
+
+
+def test_masked_counts_of_a_forest_are_called_so():
+    frame = pd.DataFrame(
+        {"metric": "fpr", "section": "", "group": ["F", "M"], "n": [np.nan, -11],
+         "estimate": [0.2, 0.1], "ci_low": 0.05, "ci_high": 0.3, "n_effective": 50.0, "note": ""}
+    )  # fmt: skip
+    panel = Panel("fpr", "FPR", 0.15, counts=(("n", "n"),))
+    ax = draw(plot_clinical_forest(frame, [panel]))
+    assert {"masked", "<11"} <= {t.get_text() for t in ax.texts}
+
+
 def test_all_rates_undefined():
     frame = rates_frame("ab", undefined=[0, 1])
     frame["note"] = ""
@@ -282,10 +317,27 @@ def test_another_font_steps_in_where_signs_are_missing():
 
 def test_long_labels_that_differ_in_the_middle_stay_different():
     names = [f"{'a' * 25} {k} {'b' * 25}" for k in range(3)]
-    short = style.cut_all(names, 30)
+    short = shorten_all(names, 30)
     assert len(set(short)) == 3
-    assert style.cut("abcdefghij", 5) == "ab…ij"
-    assert max(map(len, style.cut_all(["x" * 500 + k + "x" * 500 for k in "ab"], 30))) <= 80
+    assert shorten("abcdefghij", 5) == "ab…ij"
+    assert max(map(len, shorten_all(["x" * 500 + k + "x" * 500 for k in "ab"], 30))) <= 80
+
+
+@pytest.mark.parametrize("width", [10, 17, 28, 40])
+def test_printed_tables_and_figures_shorten_alike(width):
+    for name in ("F & Black", "Native Hawaiian or Other Pacific Islander, as told", "x" * 300):
+        assert text.one_line(name, width) == shorten(name, width)
+
+
+def test_names_from_right_to_left_leave_levels_and_numbers_in_their_order():
+    hebrew, pointed, mark = "\u05d0\u05d1", "\u05d0\u05b0", "\u200e"
+    assert style.literal("F & Black $1") == r"F & Black \$1"
+    assert style.literal(f"{hebrew}  (n = 9)") == f"{mark}{hebrew}{mark}  (n = 9)"
+    assert style.literal(f"{pointed}: 3") == f"{mark}{pointed}{mark}: 3"  # points stay with letters
+    crossed = style.literal(f"{hebrew} & {hebrew}")
+    assert crossed == f"{mark}{hebrew}{mark} & {hebrew}"
+    ax = draw(plot_rates(rates_frame([f"{hebrew} & White"]), metrics=["cfpr"], labels=LABELS))
+    assert row_texts(ax)[0].startswith(f"{mark}{hebrew}{mark} & White")
 
 
 def test_text_shrinks_with_many_groups():
@@ -337,6 +389,39 @@ def test_undefined_disparities_are_marked():
     ax = draw(plot_disparities(frame, metrics=["cfpr"], labels=LABELS))
     assert len(marks(ax)[0].get_ydata()) == 2
     assert "fewer than two groups have a rate" in [t.get_text() for t in ax.texts]
+
+
+def test_disparities_of_masked_rates_say_that_they_are_masked():
+    frame = disparities_frame().assign(note="masked: rests on a count below 11")
+    frame.loc[:, "estimate":"expected_if_equal"] = np.nan
+    ax = draw(plot_disparities(frame, metrics=["cfpr"], labels=LABELS))
+    assert [t.get_text() for t in ax.texts].count("masked") == 2
+    assert legend_texts(ax)[-1] == "masked: rests on a count below 11"
+
+
+# -- calibration --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("highest", "low", "high"), [(0.3, 0.3, 0.4), (0.9, 1.0, 1.05)])
+@pytest.mark.parametrize("together", [False, True])
+def test_calibration_is_drawn_as_far_as_scores_go(highest, low, high, together):
+    score = np.linspace(0.01, highest, 12)
+    curve = pd.DataFrame(
+        {"group": "a", "score": score, "event_rate": 0.8 * score, "ci_low": 0.7 * score,
+         "ci_high": 0.9 * score}
+    )  # fmt: skip
+    about = pd.DataFrame(
+        {"group": ["a"], "n": 900, "events": 90, "estimate": 1.0, "ci_low": 0.9, "ci_high": 1.1,
+         "overall": 1.0, "note": ""}
+    )  # fmt: skip
+    ax = Figure().add_subplot() if together else None
+    points = curve.rename(columns={"score": "mean_score"})
+    made = plot_calibration(points, curve, about, ax=ax)
+    panel = made if together else made.axes[0]
+    assert low <= panel.get_xlim()[1] <= high
+    assert panel.get_xlim() == panel.get_ylim()
+    assert panel.get_aspect() == 1
+    assert any(line.get_xdata()[0] == line.get_ydata()[0] == 0 for line in panel.lines)
 
 
 # -- null ---------------------------------------------------------------------------------------

@@ -77,6 +77,16 @@ def test_the_heat_map_has_every_rate(result):
     assert ax.get_xticklabels()[0].get_text() == f"TPR\n{overall['tpr']:.2f}"
 
 
+def test_nothing_of_a_narrow_heat_map_is_cut_off(result):
+    ax = result.plot_heatmap(["tpr", "fpr"])
+    ax.figure.canvas.draw()
+    page = ax.figure.bbox
+    for text in (ax.xaxis.label, ax.title, *ax.texts):
+        box = text.get_window_extent()
+        assert box.x0 >= 0
+        assert box.x1 <= page.x1
+
+
 def test_bold_marks_what_the_interval_tells_from_all_rows(result):
     ax = result.plot_heatmap(["tpr", "fpr"])
     cells = [t for t in ax.texts if t.get_text().replace(".", "").isdigit()]

@@ -25,6 +25,7 @@ from cfair.report import findings as findings_module
 from cfair.report import page as page_module
 from cfair.report.blocks import Figure as ReportFigure
 from cfair.report.colours import DARK, LIGHT, TEXT_ON
+from cfair.report.comparisons import interaction_blocks
 from cfair.report.findings import (
     CARE_BELOW,
     calibration_finding,
@@ -263,6 +264,9 @@ def test_a_fitted_model_has_its_own_audit_on_the_page(tmp_path, no_pictures):
     assert re.search(r"Fitted model: [^.]*seed 11", page.text)  # how to repeat it
     again = page.text.rpartition("How to repeat this")[2]
     assert "cfair.fit_and_audit: model random forest, on 2 columns; features age, sbp" in again
+    assert "audit = cfair.fit_and_audit(data=<800 x " in again
+    assert "model='random_forest', cutoff=0.3, seed=11).audit" in again
+    assert "cfair.Audit(" not in again
     assert "scikit-learn" in again
     with pytest.raises(DataError, match="is of another audit, that of its held-out rows"):
         audit_of(cohort(800), groups="sex").report(tmp_path / "other.html", fitted)
@@ -395,12 +399,24 @@ def test_labels_stay_text(tmp_path, no_pictures):
     assert all("onerror" not in a for _, a in page.tags)
     for text in (*NASTY[:2], NASTY[3], NASTY[4], "<b>race</b>", "<i>died"):
         assert text in page.text
-    assert "\u2068\u202egnitirw \u05d0\u05d1\u05d2\u2069" in page.text
+    assert "\u2068gnitirw \u05d0\u05d1\u05d2\u2069" in page.text
+    assert not re.search("[\u202a-\u202e\u2066\u2067]", source)  # and no mark that turns a line
     assert "\x00" not in source
     assert "\x1b" not in source
     for attributes in page.all("img"):
         assert set(attributes) == {"src", "alt", "width", "height"}
     assert blocks.label("half \ud800 a pair") == "half \ufffd a pair"
+
+
+def test_levels_keep_their_order_beside_names_from_right_to_left(tmp_path, no_pictures):
+    hebrew = "\u05d0\u05d1\u05d2"
+    apart = f"\u2068{hebrew}\u2069"
+    assert blocks.label(f"{hebrew} & White") == f"{apart} & White"
+    assert blocks.label(f"{hebrew} & {hebrew}") == f"{apart} & {apart}"
+    table = cohort(900).reset_index(drop=True)
+    table["sex"] = table["sex"].replace("F", hebrew)
+    source = audit_of(table).report(tmp_path / "r.html").read_text(encoding="utf-8")
+    assert f'<bdi dir="ltr">{apart} &amp; White</bdi>' in source
 
 
 def test_labels_stay_text_in_pictures(monkeypatch):
@@ -641,7 +657,7 @@ def test_learners_are_named_with_their_folds_and_seed():
     found = audit.counterfactual(learner, folds=3, seed=9)
     text = str(methods(audit.observed(), [found]))
     assert "The propensity π was estimated by a learner (LogisticRegression" in text
-    assert "; LogisticRegression(C=0.5))" in text
+    assert "(LogisticRegression(C=0.5) on sex, risk, age)" in text
     assert "a fit without the patient's own fold, of 3 folds drawn at random (seed 9)" in text
     again = str(repeat_blocks("cfair.Audit()", [found]))
     assert "seed 9, 3 folds, fits of a learner" in again
@@ -1088,3 +1104,127 @@ def test_table_one_of_a_report_has_the_treatment_and_no_names(tmp_path, monkeypa
     assert "age" in patients
     with pytest.raises(DataError, match="'ward' has 24 levels"):
         audit.table_one(["ward"])
+
+
+# -- what a reader has to be told -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def masked_page(tmp_path_factory):
+    table = cfair.load_cohort()
+    table["old"] = np.where(table["age"] > 75, "75+", np.where(table["age"] > 55, "55-75", "<55"))
+    audit = audit_of(table, groups=["sex", "race", "old"], treatment="treated", suppress_below=11)
+    result = audit.counterfactual("treated ~ sex + race + old + risk + age + sbp")
+    path = tmp_path_factory.mktemp("masked") / "r.html"
+    audit.report(path, result, audit.interaction(["fpr", "tpr"]))
+    return result, Page(path.read_text(encoding="utf-8")).text
+
+
+def test_a_masked_rate_is_not_called_a_missing_one(masked_page):
+    result, text = masked_page
+    gaps = gaps_table(result, "gaps")
+    rows = {row[0]: row for row in gaps.parts[1].rows}  # of cFNR
+    assert rows["race"][1].startswith("masked: ")
+    assert rows["race"][-1] == "masked"
+    assert rows["sex"][-1] == "acceptable"
+    assert "no rate in" not in " ".join(cell for p in gaps.parts for r in p.rows for cell in r)
+    assert "Masked: rests on a count below 11, or would reveal one." in text
+    assert "No rate: " not in text
+
+
+def test_masked_cells_of_an_interaction_are_called_so(tmp_path, masked_page):
+    table = cfair.load_cohort()
+    table["old"] = np.where(table["age"] > 75, "75+", np.where(table["age"] > 55, "55-75", "<55"))
+    audit = audit_of(table, groups=["sex", "race", "old"], suppress_below=11)
+    result = audit.interaction("tpr")
+    (found,) = [b for b in interaction_blocks(result) if isinstance(b, blocks.Table)]
+    for row, note in zip(found.parts[0].rows, result.contrasts["note"], strict=True):
+        reason = note.split("; ")[0]
+        cells = reason.rpartition(" in ")[2].split(", ") if reason.startswith("masked") else []
+        for cell, shown_cell in zip(("both", "a only", "b only", "neither"), row[2:6], strict=True):
+            assert (shown_cell == "masked") == (cell in cells)
+        assert (row[6] == "masked") == bool(cells)
+    assert any("masked" in row for row in found.parts[0].rows)
+    assert found.note.endswith("Masked: rests on a count below 11, or would reveal one.")
+
+
+def test_replicates_with_an_undefined_rate_are_explained():
+    rng = np.random.default_rng(3)
+    table = cfair.load_cohort().head(400).reset_index(drop=True)
+    table["race"] = np.where(np.arange(400) < 6, "few", "many")
+    table.loc[:5, "treated"] = 0
+    table.loc[:5, "readmitted"] = [1, 0, 0, 0, 0, 0]
+    table["treated"] = np.where(table.index > 5, rng.integers(0, 2, 400), table["treated"])
+    audit = audit_of(table, groups="race")
+    result = audit.counterfactual(
+        "treated ~ risk + age", n_boot=40, bootstrap="rows", n_perm=40, seed=1
+    )
+    lost, permuted = (
+        int(draws[["cfpr", "cfnr"]].drop(columns="variance", level=1).isna().any(axis=1).sum())
+        for draws in (result.boot_draws, result.null_draws)
+    )
+    assert 0 < lost < 40
+    assert 0 < permuted < 40
+    said = " ".join(
+        b.text for b in methods(audit.observed(), [result]) if isinstance(b, blocks.Paragraph)
+    )
+    assert (
+        f"In {lost} of the bootstrap replicates and {permuted} of the permutations a rate is "
+        "undefined: a small group has none of the patients that the rate is of"
+    ) in said
+    assert "left out where that rate is needed, and kept for all others" in said
+    whole = audit_of(cfair.load_cohort())
+    plain = whole.counterfactual(PROPENSITY, n_boot=40, seed=1)
+    assert "a rate is undefined" not in str(methods(whole.observed(), [plain]))
+
+
+def test_a_treatment_that_is_not_counted_is_not_said_to_be_missing():
+    for roles, said in (
+        ({"treatment": "treated", "round_counts_to": 5}, "not counted: treated"),
+        ({}, "no treatment was declared"),
+    ):
+        own = audit_of(cfair.load_cohort(), **roles).observed().cohort
+        (flow,) = [b for b in cohort_blocks(own, []) if isinstance(b, blocks.Flow)]
+        assert flow.steps[-1] == ("treated", "–", said)
+
+
+def test_long_names_are_said_to_be_cut_in_figures():
+    table = cohort(300)
+    said = "Long names are cut in the middle in figures"
+    for name, told in (("White", False), ("White, as told by the patient at the desk", True)):
+        own = audit_of(table.replace({"race": {"White": name}})).observed().cohort
+        texts = [b.text for b in cohort_blocks(own, []) if isinstance(b, blocks.Paragraph)]
+        assert any(text.startswith(said) for text in texts) == told
+
+
+def test_numbers_keep_their_line_on_paper_where_there_is_room():
+    row = ("F & Black", "719", "0.334 (0.321 to 0.347)")
+    one = blocks.Table("t", ("Group", "n", "Rate"), (blocks.Rows("", (row,)),))
+    assert one.fits
+    wide = replace(
+        one, head=("Group", *"abcdefg"), parts=(blocks.Rows("", ((*row[:1], *row[2:] * 7),)),)
+    )
+    assert not wide.fits
+    words = replace(one, text_columns=(2,), parts=(blocks.Rows("", (("a", "1", "word " * 60),)),))
+    assert words.fits  # words are folded
+
+
+def test_words_of_the_code_are_not_on_the_page():
+    note = "it matters which group of a pair is the reference: name it with reference=."
+    assert wording.spoken(note) == "it matters which group of a pair is the reference."
+
+
+def test_table_one_is_printed_no_wider_than_a_terminal():
+    long = "Kreyol ayisyen, as spoken at home and with the care team"
+    table = cfair.load_cohort().replace({"race": {"Other": long}})
+    result = audit_of(table).table_one(["age", "sbp", "treated"])
+    lines = str(result).splitlines()
+    assert max(map(len, lines)) <= 100
+    heads = [line.split("  ") for line in lines if line.startswith("Characteristic")]
+    assert len(heads) > 1
+    printed = " ".join(" ".join(lines).split())
+    assert f"F & {long}" in printed  # in full where it is cut in the heads
+    for value in result.to_markdown().split("|"):
+        if "(" in value and value.strip()[:1].isdigit():
+            assert value.strip() in printed
+    assert len(max(result.to_markdown().splitlines(), key=len)) > 100  # for papers as it was

@@ -68,7 +68,7 @@ class Folder:
 
         try:
             figure = draw(*args, **kwargs).figure
-        except CfairError as error:  # disclosure control keeps the counts that it would show
+        except CfairError as error:  # counts that it would show are masked, or it is too large
             self.not_written(error)
             return
         figure.savefig(self.path / f"{name}.png", dpi=150)

@@ -111,6 +111,7 @@ def run(table: Any, asked: Asked, **roles: Any) -> None:
         if asked.reference is not None:
             print("\n".join(_compared(result, asked.reference)) + "\n")
     for test in tests.values():
+        print("\n".join(_verdicts(test)) + "\n")
         print(f"{test}\n")
     if counterfactual is None:
         print('For counterfactual rates give --propensity "treatment ~ covariates".')
@@ -170,7 +171,7 @@ def _counterfactual(audit: Audit, asked: Asked) -> Any:
 
 def _by_source(asked: Asked, sources: dict[str, Any]) -> dict[str, list[str]]:
     """Metrics to be tested for equivalence, by the result that has them; checked at once."""
-    from cfair.results.equivalence import read_question
+    from cfair.results.equivalence_question import read_question
 
     known = {name: result.metrics for name, result in sources.items() if result is not None}
     if asked.propensity is not None:
@@ -208,6 +209,38 @@ def _equivalence(result: Any, metrics: list[str], asked: Asked) -> EquivalenceRe
         reference=asked.reference,
     )
     return found
+
+
+def _verdicts(test: EquivalenceResult) -> list[str]:
+    """A sentence per metric, which is read before the table of pairs."""
+    from cfair.disclosure import MASKED
+    from cfair.results import text
+
+    lines = []
+    for row in test.overall.to_dict("records"):
+        low, high = test.question.margins[row["metric"]]
+        pairs = test.pairs[test.pairs["metric"] == row["metric"]]
+        masked = int(pairs["note"].str.startswith(MASKED).sum())
+        undecided = {
+            "not enough data": row["not_enough_data"],
+            "no power": row["no_power"],
+            "masked": masked,
+            "undefined": row["undefined"] - masked,
+        }
+        why = ", ".join(f"{n:,} {name}" for name, n in undecided.items() if n)
+        groups = "pair of groups" if len(pairs) == 1 else "pairs of groups"
+        lines += text.facts(
+            [
+                (
+                    f"{test.labels[row['metric']]}: ",
+                    f"of {len(pairs):,} {groups}, {row['equivalent']:,} equivalent "
+                    f"({test.question.contrast.replace('_', ' ')} within {low:.4g} to {high:.4g}), "
+                    f"{row['different']:,} different, {sum(undecided.values()):,} undecided"
+                    f"{f' ({why})' * bool(why)}.",
+                )
+            ]
+        )
+    return lines
 
 
 def _compared(result: RatesResult, reference: str) -> list[str]:

@@ -12,6 +12,9 @@ from cfair.errors import DataError
 if TYPE_CHECKING:
     import pandas as pd
 
+#: What stands between the fields of a file, by how its name ends.
+_SEPARATORS = {(".csv", ".csv.gz"): ",", (".tsv", ".txt"): "\t"}
+
 
 def column_names(given: Sequence[str], columns: Sequence[Any] | None = None) -> list[str]:
     """Column names with commas between taken apart, unless that is the name of a column.
@@ -96,8 +99,9 @@ def read_table(path: Path, missing: Sequence[str] = (), text: Sequence[str] = ()
             raise DataError(
                 'reading parquet needs pyarrow: pip install "cfair[frames]".'
             ) from error
-    if name.endswith((".csv", ".csv.gz", ".tsv", ".txt")):
-        return _read_text(path, "," if ".csv" in name else "\t", missing, text)
+    separator = next((s for ends, s in _SEPARATORS.items() if name.endswith(ends)), None)
+    if separator is not None:
+        return _read_text(path, separator, missing, text)
     raise DataError(f"{str(path)!r} must end in .csv, .csv.gz, .tsv or .parquet.")
 
 

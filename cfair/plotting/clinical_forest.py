@@ -130,17 +130,19 @@ def plot_clinical_forest(
         size = min(size, 0.85 * _SHARED * layout.row_points(ax, len(rows)) / len(names))
     _left_columns(ax, rows, texts, size)
     points: list[Artist | None] = []
-    marks: Artist | None = None
+    lost: list[tuple[float, str]] = []
     told: list[tuple[float, str, str]] = []
     for k, (part, offset) in enumerate(zip(drawn, offsets, strict=True)):
         points.append(_squares(ax, part, offset, k, len(rows), len(names)))
         undefined = part[part["estimate"].isna()]
         notes = [str(note) or "no rate" for note in undefined["note"].fillna("")]
-        places = (undefined["y"] + offset).tolist()
-        marks = layout.mark_undefined(ax, places, notes, 0.85 * size) or marks
+        lost += zip((undefined["y"] + offset).tolist(), notes, strict=True)
         colour = _text_colour(k, len(names))
         said = zip(part["y"] + offset, _numbers(part, drawn), strict=True)
         told += [(float(y), text, colour) for y, text in said if text]
+    marks = layout.mark_undefined(
+        ax, [y for y, _ in lost], [note for _, note in lost], 0.85 * size, called="no rate"
+    )
     layout.right_column(
         ax, [text for _, text, _ in told], f"Estimate ({100 * level:g}% CI)", size,
         [y for y, _, _ in told], [colour for _, _, colour in told],
@@ -155,7 +157,7 @@ def plot_clinical_forest(
     interval = f"with {100 * level:g}% confidence interval"
     called = [f"estimate, {interval}"] if len(names) == 1 else names
     line = f"{reference}, in the colour of each" if len(names) > 1 else reference
-    return layout.finish(ax, [*points, *handles, marks], [*called, line, margin, "no rate"])
+    return layout.finish(ax, [*points, *handles, marks], [*called, line, margin, None])
 
 
 def _places(rows: pd.DataFrame) -> pd.Series:
@@ -177,7 +179,7 @@ def _count(value: Any) -> str:
     if isinstance(value, str):  # there is no such count
         return value
     if pd.isna(value):
-        return "–"
+        return "masked"
     return f"<{-int(value):,}" if value < 0 else f"{int(value):,}"
 
 

@@ -25,12 +25,12 @@ from cfair.plotting.style import (
     MARKERS,
     PALETTE,
     base_size,
-    cut_all,
     literal,
     plain,
     printable,
     settle_fonts,
 )
+from cfair.tables import shorten_all
 
 Array = NDArray[np.float64]
 
@@ -335,7 +335,6 @@ def plot_score_metric(
     notes = [str(note) or "undefined" for note in frame["note"][undefined]]
     marks = layout.mark_undefined(ax, y[undefined].tolist(), notes, 0.85 * size)
     handles.append(marks)
-    names.append("undefined")
     texts = [
         "" if np.isnan(e) else f"{e:.2f}" + ("" if np.isnan(a) else f" [{a:.2f}, {b:.2f}]")
         for e, a, b in zip(estimate, low, high, strict=True)
@@ -344,7 +343,7 @@ def plot_score_metric(
     layout.right_column(ax, texts, f"estimate [{100 * level:g}% CI]", size)
     layout.x_label(ax, label)
     layout.head(ax, f"{label} by group", about)
-    return layout.finish(ax, handles, names)
+    return layout.finish(ax, handles, [*names, None])
 
 
 # -- panels ---------------------------------------------------------------------------------------
@@ -387,7 +386,7 @@ def _panel_head(ax: Axes, row: pd.Series, metric: str) -> None:
     events = f"{row['events']:,} event{'s' * (row['events'] != 1)}"
     lines = f"n = {row['n']:,}, {events}\n{metric} {value}"
     ax.set_title(
-        literal(cut_all([printable(row["group"])], 26)[0]), loc="left", fontsize=base,
+        literal(shorten_all([printable(row["group"])], 26)[0]), loc="left", fontsize=base,
         pad=5 + 2.35 * base,
     )  # fmt: skip
     ax.annotate(
@@ -571,7 +570,7 @@ def _together(
         )
         handles.append(line)
         word = "" if few else ("lowest: " if j == 0 else "highest: ")
-        name = cut_all([printable(row["group"])], 30)[0]
+        name = shorten_all([printable(row["group"])], 30)[0]
         value = f"{metric} {row['estimate']:.2f}" if np.isfinite(row["estimate"]) else ""
         labels.append(f"{word}{name}, {value} (n = {row['n']:,})")
     rest = [k for k in rows.index if k not in marked]

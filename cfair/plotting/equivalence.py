@@ -12,6 +12,7 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
+from cfair.errors import DataError
 from cfair.plotting import layout
 from cfair.plotting.forest import row_series
 from cfair.plotting.style import GREY, PALETTE
@@ -66,7 +67,7 @@ def plot_equivalence(
 
     Raises
     ------
-    ValueError
+    DataError
         If there are too many pairs for one figure.
 
     Examples
@@ -83,7 +84,7 @@ def plot_equivalence(
     """
     layout.check_axes(ax)
     if len(frame) > MOST_ROWS:
-        raise ValueError(
+        raise DataError(
             f"a figure holds at most {MOST_ROWS} pairs, not {len(frame):,}. Ask for fewer metrics, "
             "give a reference=, or compare the levels of one attribute=."
         )
@@ -129,7 +130,7 @@ def plot_equivalence(
         else "Equivalence"
     )
     layout.head(ax, f"{title} between groups", about)
-    return layout.finish(ax, [*handles, margin, marks], [*names, "within the margin", "undefined"])
+    return layout.finish(ax, [*handles, margin, marks], [*names, "within the margin", None])
 
 
 def _names(rows: pd.DataFrame, labels: Mapping[str, str], one: bool) -> list[str]:

@@ -99,7 +99,7 @@ def plot_rates(
     layout.divide(ax, sections)
     layout.x_label(ax, f"Rate{_with_interval(rows, level)}")
     layout.head(ax, f"{_listed(names)} by group", about)
-    return layout.finish(ax, handles, [*names, "undefined"])
+    return layout.finish(ax, handles, [*names, None])
 
 
 def plot_disparities(
@@ -118,7 +118,8 @@ def plot_disparities(
     Parameters
     ----------
     frame : pandas.DataFrame
-        Columns ``metric, statistic, estimate, ci_low, ci_high, expected_if_equal``.
+        Columns ``metric, statistic, estimate, ci_low, ci_high, expected_if_equal``, and ``note``
+        if it is known why there is no estimate.
     metrics : sequence of str
     labels : mapping of str to str
         Names of the metrics in print.
@@ -153,7 +154,8 @@ def plot_disparities(
     known = rows["expected_if_equal"].notna().any()
     expected = expected_marks(ax, rows["expected_if_equal"], y) if known else None
     undefined = rows["estimate"].isna().to_numpy()
-    why = ["fewer than two groups have a rate"] * int(undefined.sum())
+    notes = rows["note"] if "note" in rows else pd.Series("", rows.index)
+    why = [note or "fewer than two groups have a rate" for note in notes[undefined].fillna("")]
     marks = layout.mark_undefined(ax, y[undefined].tolist(), why, 0.85 * size)
     head = f"estimate [{100 * level:g}% CI]" if _hasinterval_texts(rows) else "estimate"
     layout.right_column(ax, interval_texts(rows), head, size)
@@ -167,7 +169,7 @@ def plot_disparities(
         [
             f"estimate{_with_interval(rows, level)}",
             "expected from chance alone if all rates were equal",
-            "undefined",
+            None,
         ],
     )
 

@@ -78,7 +78,7 @@ def plot_gaps(
             f"acceptable, below {severity[0]:g}",
             "moderate",
             f"severe, above {severity[1]:g}",
-            "undefined",
+            None,
         ],
     )
 

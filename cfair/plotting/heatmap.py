@@ -72,7 +72,8 @@ def plot_heatmap(
     reference = every.reindex(list(metrics)).to_numpy(float)
     difference = rate - reference
     texts = layout.row_labels(first["group"], first["n"])
-    ax = layout.row_axes(ax, texts, 2, extra=0.1, shaded=False, width=0.72 * len(metrics) + 0.3)
+    width = max(0.72 * len(metrics) + 0.3, 0.066 * len(about))  # the line under the title fits too
+    ax = layout.row_axes(ax, texts, 2, extra=0.1, shaded=False, width=width)
     largest = np.nanmax(np.abs(difference), axis=0, initial=0.0)
     if not own_scale:
         largest = np.full(len(metrics), max(largest.max(initial=0.0), 0.05))
@@ -105,11 +106,12 @@ def plot_heatmap(
     ax.spines[:].set_visible(False)
     what = "value" if own_scale else "rate"
     reach = ", each up to the largest difference of its metric" * own_scale
-    ax.set_xlabel(
-        f"Under each metric: its {what} in all rows. Blue is below, orange above{reach};\n"
-        f"bold where its {100 * level:g}% interval excludes it.",
-        fontsize=base_size(),
+    told = (
+        f"Under each metric: its {what} in all rows. Blue is below, orange above{reach}; "
+        f"bold where its {100 * level:g}% interval excludes it."
     )
+    room = 72 * ax.get_window_extent().width / ax.figure.dpi / base_size()  # in font sizes
+    ax.set_xlabel(fill(told, max(int(room / 0.55), 24)), fontsize=base_size())
     layout.head(ax, title, about)
     settle_fonts(ax)
     return ax

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from cfair.disclosure import MASKED
 from cfair.plotting import layout
 from cfair.plotting.style import GREY, MARKERS, PALETTE
 
@@ -69,8 +70,7 @@ def plot_interaction(
         handles.append(points)
         flagged = ring or flagged
         undefined = part["contrast"].isna().to_numpy()
-        # the reason comes first in the note
-        missing += [(y[k], part["note"].iloc[k].split("; ")[0]) for k in np.flatnonzero(undefined)]
+        missing += [(y[k], _reason(part["note"].iloc[k])) for k in np.flatnonzero(undefined)]
     values = np.concatenate(
         [p[["contrast", "ci_low", "ci_high"]].to_numpy().ravel() for p in parts]
     )
@@ -78,12 +78,16 @@ def plot_interaction(
     lane = 0.8 * layout.row_points(ax, len(rows)) / len(parts)
     size = min(lane, 0.85 * layout.row_size(ax, len(rows)))
     marks = layout.mark_undefined(ax, [y for y, _ in missing], [n for _, n in missing], size)
-    layout.x_label(ax, f"r11 − r10 − r01 + r00, with {100 * level:g}% confidence interval")
+    layout.x_label(ax, f"both − first only − second only + neither, with {100 * level:g}% interval")
     layout.head(ax, "Interaction contrasts", f"0: the effects of the two add up{against}")
     names = [str(labels.get(metric, metric)) for metric in metrics]
-    return layout.finish(
-        ax, [*handles, flagged, marks], [*names, "flagged as superadditive", "undefined"]
-    )
+    return layout.finish(ax, [*handles, flagged, marks], [*names, "flagged as superadditive", None])
+
+
+def _reason(note: str) -> str:
+    """Why there is no contrast, which comes first in a note; of masked cells not in which."""
+    reason = note.split("; ")[0]
+    return reason.rpartition(" in ")[0] if reason.startswith(MASKED) else reason
 
 
 def _labels(part: pd.DataFrame) -> tuple[list[str], str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -15,16 +16,16 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 from numpy.typing import NDArray
 
+from cfair.disclosure import MASKED
 from cfair.plotting.style import (
     GREY,
     base_size,
-    cut,
-    cut_all,
     literal,
     plain,
     printable,
     settle_fonts,
 )
+from cfair.tables import shorten, shorten_all
 
 #: Length that labels of rows are cut to.
 LABEL_WIDTH = 36
@@ -98,7 +99,7 @@ def row_labels(names: Iterable[object], sizes: Iterable[Any] | None = None) -> l
     -------
     list of str
     """
-    short = cut_all([printable(name) for name in names], LABEL_WIDTH)
+    short = shorten_all([printable(name) for name in names], LABEL_WIDTH)
     if sizes is None:
         return short
     counts = pd.Series(list(sizes), dtype=object)
@@ -257,9 +258,16 @@ def spans(
 
 
 def mark_undefined(
-    ax: Axes, rows: Sequence[float], notes: Sequence[str], size: float, gap: float = 16
+    ax: Axes,
+    rows: Sequence[float],
+    notes: Sequence[str],
+    size: float,
+    gap: float = 16,
+    called: str = "undefined",
 ) -> Line2D | None:
     """Mark rows without an estimate at the left edge and say why.
+
+    A masked one says no more than that: why it is masked is in the label of the marks.
 
     Parameters
     ----------
@@ -272,11 +280,13 @@ def mark_undefined(
         Size of text in points.
     gap : float, default 16
         Points from the edge to the text.
+    called : str, default "undefined"
+        What the marks are in a legend.
 
     Returns
     -------
     matplotlib Line2D or None
-        The marks; None if there are none.
+        The marks, with their label; None if there are none.
     """
     if not len(rows):
         return None
@@ -292,14 +302,14 @@ def mark_undefined(
         markeredgewidth=0.9,
         transform=edge,
         clip_on=False,
-        label="undefined",
+        label=_reasons(notes, called),
         zorder=4,
     )
     width = 72 * ax.get_window_extent().width / ax.figure.dpi
     for y, note in zip(rows, notes, strict=True):
         if note:
             ax.annotate(
-                plain(note, max(int(width / (0.5 * size)), 12)),
+                plain(_masked(note), max(int(width / (0.5 * size)), 12)),
                 (0, y),
                 (gap, 0),
                 xycoords=ax.get_yaxis_transform(),
@@ -308,8 +318,24 @@ def mark_undefined(
                 color=GREY,
                 va="center",
                 annotation_clip=False,
+                zorder=5,
+                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5},
             )
     return marks
+
+
+def _masked(note: str) -> str:
+    """The note of a row, shorter where it is one of many with the same reason."""
+    return MASKED.rstrip(": ") if note.startswith(MASKED) else note
+
+
+def _reasons(notes: Sequence[str], called: str) -> str:
+    """What marks are called in a legend: masked ones with their reason."""
+    masked = list(dict.fromkeys(note for note in notes if note.startswith(MASKED)))
+    if not masked:
+        return called
+    others = [called] * any(not note.startswith(MASKED) for note in notes)
+    return "; ".join([*others, *masked])
 
 
 def right_column(
@@ -390,7 +416,7 @@ def x_label(ax: Axes, text: str) -> None:
     ax.set_xlabel(plain(text), fontsize=base_size())
 
 
-def finish(ax: Axes, handles: Sequence[Artist | None], labels: Sequence[str]) -> Axes:
+def finish(ax: Axes, handles: Sequence[Artist | None], labels: Sequence[str | None]) -> Axes:
     """Put the legend under the axes, clear of the data, and settle the fonts.
 
     Parameters
@@ -399,17 +425,19 @@ def finish(ax: Axes, handles: Sequence[Artist | None], labels: Sequence[str]) ->
     handles : sequence of matplotlib artists
         None leaves an entry out.
     labels : sequence of str
+        None for the label that the artist has.
 
     Returns
     -------
     matplotlib Axes
     """
+    base = base_size()
+    room = 72 * ax.get_window_extent().width / ax.figure.dpi / base  # in font sizes
     entries = [
-        (handle, _entry(label))
+        (handle, _folded(handle, room) if label is None else _entry(label))
         for handle, label in zip(handles, labels, strict=True)
         if handle is not None
     ]
-    base = base_size()
     if entries:
         below = ax.transAxes + ScaledTranslation(0, -3.6 * base / 72, ax.figure.dpi_scale_trans)
         ax.legend(
@@ -422,7 +450,7 @@ def finish(ax: Axes, handles: Sequence[Artist | None], labels: Sequence[str]) ->
             borderpad=0,
             frameon=False,
             fontsize=base,
-            ncols=_columns(ax, [label for _, label in entries]),
+            ncols=_columns(room, [label for _, label in entries]),
             handletextpad=0.5,
             columnspacing=1.6,
         )
@@ -430,14 +458,18 @@ def finish(ax: Axes, handles: Sequence[Artist | None], labels: Sequence[str]) ->
     return ax
 
 
+def _folded(handle: Artist, room: float) -> str:
+    """The label that marks have, which may be a sentence, in lines as long as the axes."""
+    return fill(_entry(str(handle.get_label())), max(int((room - 3) / 0.55), 24))
+
+
 def _entry(label: str) -> str:
-    text = literal(cut(printable(label), 90))
+    text = literal(shorten(printable(label), 90))
     return f" {text}" if text.startswith("_") else text  # "_" would hide it from the legend
 
 
-def _columns(ax: Axes, labels: Sequence[str]) -> int:
-    """Most columns of legend entries that fit into the width of the axes."""
-    room = 72 * ax.get_window_extent().width / ax.figure.dpi / base_size()  # in font sizes
+def _columns(room: float, labels: Sequence[str]) -> int:
+    """Most columns of legend entries that fit into the width of the axes, in font sizes."""
     widths = [0.55 * len(label) + 4 for label in labels]
     for n in range(len(labels), 1, -1):
         if sum(part.max() for part in np.array_split(widths, n)) <= room:  # filled as legends are

@@ -14,7 +14,8 @@ from matplotlib.transforms import ScaledTranslation
 from numpy.typing import NDArray
 
 from cfair.plotting import layout
-from cfair.plotting.style import GREY, base_size, cut, cut_all, literal, printable
+from cfair.plotting.style import GREY, base_size, literal, printable
+from cfair.tables import shorten, shorten_all
 
 #: Fill and hatching of cells with enough rows, few, and hardly any: told apart without colour.
 _FILLS = (("#B9D7EA", ""), ("#F5C98B", "////"), ("#D55E00", "xxxx"))
@@ -166,8 +167,8 @@ def _write(
 def _fit(level: str, room: float, size: float, more: str = "") -> str:
     """A level, cut to five letters at least where it is too long; empty if that is not enough."""
     for letters in range(len(level), min(len(level), 5) - 1, -1):
-        if _length(cut(level, letters) + more, size) <= room:
-            return cut(level, letters)
+        if _length(shorten(level, letters) + more, size) <= room:
+            return shorten(level, letters)
     return ""
 
 
@@ -187,7 +188,7 @@ def _column_labels(
     """Name the columns, slanted where names are long; returns the points they take below that."""
     spans = {int(c): (x, w) for (c, _), (x, _, w, _) in boxes.items()}
     width, _ = _points(ax)
-    names = {c: cut(columns[c], 24) for c in spans}
+    names = {c: shorten(columns[c], 24) for c in spans}
     slanted = any(_LETTER * size * len(names[c]) > width * w + 6 for c, (_, w) in spans.items())
     shown: list[tuple[float, str]] = []
     for c, (x, w) in sorted(spans.items(), key=lambda item: -item[1][1]):  # the widest first
@@ -215,7 +216,7 @@ def _list_beside(ax: Axes, cells: Mapping[str, Sequence[tuple[str, int]]], size:
     written: list[str] = []
     for title, listed in cells.items():
         ordered = sorted(listed, key=lambda cell: cell[1])
-        short = cut_all([name for name, _ in ordered], 34)
+        short = shorten_all([name for name, _ in ordered], 34)
         sizes = [f"{n:,}" if n else "absent" for _, n in ordered]
         lines = [f"{name}: {n}" for name, n in zip(short, sizes, strict=True)]
         if len(lines) > fits:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
+from unicodedata import bidirectional
 
 from matplotlib import font_manager, rcParams
 from matplotlib.axes import Axes
 from matplotlib.text import Text
+
+from cfair.tables import CROSSED, shorten, turned
 
 #: Okabe and Ito's colours, in an order whose first four also differ in lightness.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
@@ -17,6 +19,8 @@ MARKERS = ("o", "s", "^", "D")
 GREY = "#595959"
 #: Bars and reference marks.
 LIGHT_GREY = "#BFBFBF"
+
+_LEFT_TO_RIGHT = "\u200e"
 
 #: Fonts that are looked for when a label has signs that the figure's own font lacks.
 _FALLBACK_FONTS = (
@@ -49,53 +53,6 @@ def base_size() -> float:
     return 0.9 * font_manager.FontProperties(size=rcParams["font.size"]).get_size_in_points()
 
 
-def cut(text: str, width: int) -> str:
-    """Shorten a long text in its middle, where labels differ least.
-
-    Parameters
-    ----------
-    text : str
-    width : int
-        Longest length that is kept.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> cut("Native Hawaiian or Pacific Islander", 17)
-    'Native H…Islander'
-    """
-    if len(text) <= width:
-        return text
-    kept = max(width - 1, 2)
-    return f"{text[: kept - kept // 2]}…{text[len(text) - kept // 2 :]}"
-
-
-def cut_all(texts: Sequence[str], width: int, longest: int = 80) -> list[str]:
-    """Shorten texts, but keep different ones different as far as `longest` allows.
-
-    Parameters
-    ----------
-    texts : sequence of str
-    width : int
-        Length aimed at.
-    longest : int, default 80
-        Length never exceeded.
-
-    Returns
-    -------
-    list of str
-    """
-    different = len(set(texts))
-    for size in range(width, longest + 1, 6):
-        short = [cut(t, size) for t in texts]
-        if len(set(short)) == different:
-            return short
-    return [cut(t, longest) for t in texts]
-
-
 def printable(text: object) -> str:
     r"""One line of signs that some installed font can draw; others as their code, ``\u6f22``.
 
@@ -113,7 +70,10 @@ def printable(text: object) -> str:
 
 
 def literal(text: str) -> str:
-    r"""Escape dollar signs, which matplotlib would take for mathematics.
+    r"""Text as it stands: no mathematics, and from left to right whatever letters are in it.
+
+    Dollar signs are escaped. A name that is written from right to left would take the numbers and
+    the levels beside it along.
 
     Parameters
     ----------
@@ -128,7 +88,24 @@ def literal(text: str) -> str:
     >>> print(literal("$x_y$"))
     \$x_y\$
     """
-    return text.replace("$", r"\$")
+    escaped = text.replace("$", r"\$")
+    return _in_order(escaped) if turned(text) and _LEFT_TO_RIGHT in _own_signs() else escaped
+
+
+def _in_order(text: str) -> str:
+    """Mark the ends of what is written from right to left, so that all else keeps its place."""
+    signs: list[str] = []
+    end = 0  # of the last letters from right to left
+    for sign in text.replace(CROSSED, f"{_LEFT_TO_RIGHT}{CROSSED}"):
+        kind = bidirectional(sign)
+        if turned(sign) or (kind == "NSM" and end == len(signs)):
+            end = len(signs) + 1
+        elif kind in ("L", "EN", "AN"):
+            if end and sign != _LEFT_TO_RIGHT:
+                signs.insert(end, _LEFT_TO_RIGHT)
+            end = 0
+        signs.append(sign)
+    return _LEFT_TO_RIGHT + "".join(signs)
 
 
 def plain(text: object, width: int = 120) -> str:
@@ -143,7 +120,7 @@ def plain(text: object, width: int = 120) -> str:
     -------
     str
     """
-    return literal(cut(printable(text), width))
+    return literal(shorten(printable(text), width))
 
 
 def settle_fonts(ax: Axes) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,9 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-#: Classes of direction of letters that are written from right to left, and of marks that turn it.
-_TURNED = frozenset(("R", "AL", "RLE", "RLO", "RLI", "LRE", "LRO", "LRI", "PDF", "PDI"))
-_FIRST_STRONG_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
+from cfair.tables import apart
+
+#: Letters of names and numbers that stand side by side on a sheet of paper.
+MOST_LETTERS = 132
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,15 @@ class Table:
     note: str = ""
     kind: str = "table"
 
+    @property
+    def fits(self) -> bool:
+        """Whether a sheet of paper has room for every number in one line."""
+        columns = [j for j in range(len(self.head)) if j not in self.text_columns]
+        rows = [row for part in self.parts for row in part.rows]
+        widths = [max((len(row[j]) for row in rows), default=0) + 2 for j in columns]
+        widths[0] = min(widths[0], 40)  # names may be folded
+        return sum(widths) <= MOST_LETTERS
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -131,26 +140,15 @@ def label(text: object) -> str:
     Returns
     -------
     str
-        Without control characters and halves of surrogate pairs; text that runs from right to left
-        is set apart, so that the numbers beside it stay where they are.
+        As `cfair.tables.apart`: without control characters and marks of direction; what runs from
+        right to left is set apart, so that the numbers beside it stay where they are.
 
     Examples
     --------
     >>> label("F & Black"), label("a\x00b")
     ('F & Black', 'a b')
     """
-    line = "".join(
-        " " if unicodedata.category(c) in ("Cc", "Zl", "Zp") else "\ufffd" if _half(c) else c
-        for c in str(text)
-    )
-    line = " ".join(line.split())
-    if any(unicodedata.bidirectional(c) in _TURNED for c in line):
-        return f"{_FIRST_STRONG_ISOLATE}{line}{_POP_ISOLATE}"
-    return line
-
-
-def _half(character: str) -> bool:
-    return "\ud800" <= character <= "\udfff"
+    return apart(text)
 
 
 def rate(value: float, low: float = np.nan, high: float = np.nan, digits: int = 3) -> str:

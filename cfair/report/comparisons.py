@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 
+from cfair.disclosure import MASKED
 from cfair.report import pictures
-from cfair.report.blocks import Block, Bullets, Heading, Rows, Table, label, number, p_text, rate
+from cfair.report.blocks import (
+    Block,
+    Bullets,
+    Heading,
+    Paragraph,
+    Rows,
+    Table,
+    label,
+    number,
+    p_text,
+    rate,
+)
 from cfair.report.findings import equivalence_finding, interaction_finding, short
 from cfair.report.wording import MOST_ROWS, sentence
 from cfair.results.equivalence import EquivalenceResult
 from cfair.results.interaction import InteractionResult
+
+#: Columns of the rates of four cells, and what notes call these.
+_CELLS = {"r11": "both", "r10": "a only", "r01": "b only", "r00": "neither"}
 
 
 def interaction_blocks(result: InteractionResult) -> list[Block]:
@@ -31,8 +46,8 @@ def interaction_blocks(result: InteractionResult) -> list[Block]:
             (
                 f"{label(r['level_a'])} & {label(r['level_b'])}",
                 f"{label(r['reference_a'])}, {label(r['reference_b'])}",
-                *(number(r[c]) for c in ("r11", "r10", "r01", "r00")),
-                rate(r["contrast"], r["ci_low"], r["ci_high"]),
+                *(_or_masked(number(r[c]), cell, r["note"]) for c, cell in _CELLS.items()),
+                _or_masked(rate(r["contrast"], r["ci_low"], r["ci_high"]), "", r["note"]),
                 p_text(r["p_adjusted"]),
             )
             for r in mine.to_dict("records")
@@ -48,11 +63,21 @@ def interaction_blocks(result: InteractionResult) -> list[Block]:
     )
     head += (f"Contrast ({100 * result.level:g}% interval)", "p, adjusted")
     note = f"Contrast: both − first only − second only + neither. p: {result.family}."
+    reason = next((n for n in frame["note"] if n.startswith(MASKED)), "")
+    note += f" {sentence(reason.split('; ')[0].rpartition(' in ')[0])}" * bool(reason)
     note += f" {len(shown)} of {len(frame):,} contrasts, of smallest p." * (len(shown) < len(frame))
     blocks: list[Block] = [
         Bullets(tuple(interaction_finding(result))),
         Table("Interaction of attributes", head, tuple(parts), text_columns=(1,), note=note),
     ]
+    if shown["superadditive"].fillna(False).any():
+        blocks.append(
+            Paragraph(
+                "Flagged as superadditive in the figure: the gap of both levels to neither is "
+                "wider than the gaps of the two attributes together. The flag compares estimates "
+                "and knows nothing of noise; the interval of the contrast does."
+            )
+        )
     if len(frame) <= MOST_ROWS and frame["contrast"].notna().any():
         least = frame["contrast"].min(), frame["contrast"].max()
         alt = (
@@ -61,6 +86,14 @@ def interaction_blocks(result: InteractionResult) -> list[Block]:
         )
         blocks.append(pictures.picture(result.plot, alt, "Interaction contrasts"))
     return blocks
+
+
+def _or_masked(shown: str, cell: str, note: str) -> str:
+    """A number, or that it is masked: a note names the cells that are, and none is a contrast."""
+    reason = note.split("; ")[0]
+    if shown != "–" or not reason.startswith(MASKED):
+        return shown
+    return "masked" if cell in reason.rpartition(" in ")[2] else shown
 
 
 def equivalence_blocks(result: EquivalenceResult) -> list[Block]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -157,20 +156,10 @@ def learner_in(model: Any) -> bool:
 def _fitted(model: Any) -> str:
     """How a model was made: by logistic regression, a learner, or elsewhere."""
     if learner_in(model):
-        return f"by a learner ({label(model.text)}{_settings(model)})"
+        return f"by a learner ({label(model.text)})"
     if "~" in model.text:
         return f"by logistic regression as {label(model.text)}"
     return f"elsewhere ({label(model.text)})"
-
-
-def _settings(model: Any) -> str:
-    """The classifier with the settings that are not its defaults, as scikit-learn writes it."""
-    inner = [getattr(model, name, None) for name in ("learner", "model", "plain")]
-    found = [e for e in (getattr(m, "estimator", None) for m in inner) if e is not None]
-    if not found:
-        return ""
-    said = re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(repr(found[0]).split()))
-    return f"; {label(said if len(said) <= 300 else said[:300] + ' ...')}"
 
 
 def _dependence(cohort: Any) -> str:
@@ -240,7 +229,28 @@ def _models(result: TreatedResult) -> str:
         said += (
             f" {result.null.n_replicates:,} permutations of the group labels (seed {result.seed})."
         )
-    return said
+    return said + _undefined(result)
+
+
+def _undefined(result: TreatedResult) -> str:
+    """Replicates in which a rate is undefined: why that is, and what became of them."""
+    counts = []
+    for made, what in ((result.boot, "bootstrap replicates"), (result.null, "permutations")):
+        if made is not None:
+            draws = result.boot_draws if made is result.boot else result.null_draws
+            # masked groups are in no replicate, and two groups have no variance of their difference
+            draws = draws[list(result.compared)].dropna(axis=1, how="all")
+            lost = int(
+                draws.drop(columns="variance", level=1, errors="ignore").isna().any(axis=1).sum()
+            )
+            counts += [f"{lost:,} of the {what}"] * bool(lost)
+    if not counts:
+        return ""
+    return (
+        f" In {' and '.join(counts)} a rate is undefined: a small group has none of the patients "
+        "that the rate is of, be it in the data or in the draw. Such a draw is left out where that "
+        "rate is needed, and kept for all others."
+    )
 
 
 def _folds(result: TreatedResult | GroupInterventionResult) -> str:

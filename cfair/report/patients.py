@@ -9,6 +9,7 @@ import pandas as pd
 
 from cfair.cohort import Cohort
 from cfair.disclosure import MASKED, small_masks
+from cfair.plotting.layout import LABEL_WIDTH
 from cfair.report.blocks import (
     Block,
     Bullets,
@@ -80,8 +81,14 @@ def cohort_blocks(cohort: Cohort, others: Sequence[Any]) -> list[Block]:
         shown = treatment_fact(treated)[1].rpartition(": ")[2]
         steps.append(("treated", shown, what))
     else:
-        steps.append(("treated", "–", "no treatment was declared"))
+        named = treated.treatment_name
+        told_of = "no treatment was declared" if named is None else f"not counted: {label(named)}"
+        steps.append(("treated", "–", told_of))
     blocks: list[Block] = [Flow(tuple(steps))]
+    if any(len(name) > LABEL_WIDTH for name in cohort.groups.names):
+        blocks.append(
+            Paragraph("Long names are cut in the middle in figures; the tables have them in full.")
+        )
     less = [
         f"{name_of(r)}: {count(told(r.cohort, 'n', r.cohort.n_used))} rows used "
         f"({label(r.cohort.dropped.sentence())})."

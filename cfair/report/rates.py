@@ -29,6 +29,7 @@ from cfair.report.wording import (
     left_out,
     level_of,
     range_words,
+    sentence,
     several,
     short_names,
 )
@@ -79,10 +80,13 @@ def _rate_cell(row: dict[Any, Any] | None) -> str:
 
 
 def _reasons(rows: dict[Any, Any], names: dict[str, str], hidden: Sequence[str]) -> str:
-    """Why there is a dash in a table, and what the table leaves out."""
+    """Why there is a dash in a table, what is masked, and what the table leaves out."""
+    masked: dict[str, None] = {}
     why: dict[tuple[str, str], list[str]] = {}
     for (metric, _, group), row in rows.items():
-        if np.isnan(row["estimate"]) and row["note"]:
+        if str(row["note"]).startswith(MASKED):  # the cell itself says that it is
+            masked[label(row["note"])] = None
+        elif np.isnan(row["estimate"]) and row["note"]:
             at = (label(row["note"]), names.get(metric, metric))
             why.setdefault(at, []).append(label(group))
     alike: dict[tuple[str, str], list[str]] = {}
@@ -92,7 +96,7 @@ def _reasons(rows: dict[Any, Any], names: dict[str, str], hidden: Sequence[str])
         f"{', '.join(metrics)} of {groups}: {note}" for (note, groups), metrics in alike.items()
     ]
     text = f"No rate: {'; '.join(said)}" if said else ""
-    return ". ".join(part for part in (text, *hidden) if part)
+    return " ".join(sentence(part) for part in (*masked, text, *hidden) if part)
 
 
 def rates_table(result: RatesResult, metrics: Sequence[str], caption: str) -> Table:
@@ -113,7 +117,8 @@ def rates_table(result: RatesResult, metrics: Sequence[str], caption: str) -> Ta
     first = metrics[0]
 
     def cells(key: tuple[str, str]) -> list[str]:
-        row = rows[(first, *key)]
+        whole = (first, *key)
+        row = rows[whole]
         return [
             count(row.get("n")),
             count(row.get("events")),
@@ -124,6 +129,21 @@ def rates_table(result: RatesResult, metrics: Sequence[str], caption: str) -> Ta
     note = _reasons(rows, names, hidden)
     return Table(f"{caption} ({level_of(result)} intervals)", head, _parts(_keys(rows), cells),
                  note=note)  # fmt: skip
+
+
+def _masked(result: RatesResult, metrics: Sequence[str]) -> dict[tuple[str, str], list[str]]:
+    """Levels of an attribute, or groups, whose rate is masked, by metric and what they are of."""
+    whole = " x ".join(result.cohort.groups.attributes)
+    found: dict[tuple[str, str], list[str]] = {}
+    for frame, by, name in (
+        (result.rates, None, "group"),
+        (result.marginals, "attribute", "level"),
+    ):
+        for r in frame[frame["metric"].isin(metrics)].to_dict("records") if len(frame) else ():
+            if str(r["note"]).startswith(MASKED):
+                of = whole if by is None else r[by]
+                found.setdefault((r["metric"], of), []).append(label(r[name]))
+    return found
 
 
 def gaps_table(result: RatesResult, caption: str) -> Table:
@@ -142,6 +162,7 @@ def gaps_table(result: RatesResult, caption: str) -> Table:
     whole = " x ".join(result.cohort.groups.attributes)
     crossed = " × ".join(map(label, result.cohort.groups.attributes))
     names = {**labels_of(result), "equalized_odds": "TPR or FPR"}
+    masked = _masked(result, [m for m in frame["metric"].unique() if m in result.metrics])
     parts = []
     for metric, mine in frame.groupby("metric", sort=False):
         rows = []
@@ -149,6 +170,9 @@ def gaps_table(result: RatesResult, caption: str) -> Table:
             known = not np.isnan(row["gap"])
             between = f"{label(row['group'])}, {label(row['reference'])}" if known else row["note"]
             between += odds_words(row)
+            severity = severity_words(row)
+            if not known and (lost := masked.get((str(metric), row["by"]))):
+                between, severity = f"masked: {listed(lost)}", "masked"
             rows.append(
                 (
                     crossed if row["by"] == whole else label(row["by"]),
@@ -157,7 +181,7 @@ def gaps_table(result: RatesResult, caption: str) -> Table:
                     number(row["expected_if_equal"]),
                     number(row["detectable"]),
                     p_text(row["p_adjusted"]),
-                    severity_words(row) or "–",
+                    severity or "–",
                 )
             )
         parts.append(Rows(names.get(str(metric), str(metric)), tuple(rows)))
@@ -246,7 +270,8 @@ def _side_by_side(
     keys = _keys(first)
 
     def cells(key: tuple[str, str]) -> list[str]:
-        row = first.get((f"c{metric}", *key)) or first[(metric, *key)]
+        other = (metric, *key)
+        row = first.get((f"c{metric}", *key)) or first[other]
         return [
             count(row.get("n")),
             count(row.get("untreated")),

@@ -91,7 +91,7 @@ _SPOKEN: tuple[tuple[str, str], ...] = (
     (r"; \.contrasts has which in its notes", ""),
     (r"; weighted_share in \.cells and \.levels weighs them", ""),
     (r"(The frame \.pairs has all|(the )?others in \.pairs)", "others are not shown"),
-    (r": adjust=(?=\W|$)", ""),
+    (r": (adjust|name it with reference)=(?=\W|$)", ""),
 )
 
 

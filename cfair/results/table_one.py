@@ -13,7 +13,12 @@ from cfair.options import check_option
 from cfair.results import text
 from cfair.results.printed import Printed
 from cfair.results.report import notes_lines
-from cfair.tables import Cell, Table
+from cfair.tables import Cell, Table, flat, shorten_all
+
+#: Columns of a terminal that a print may take.
+_TERMINAL = 100
+#: Letters of a group's name above its column.
+_LONGEST = 28
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -111,12 +116,38 @@ class TableOneResult(Printed):
                 rows.append([heading, *[""] * (len(table.header) - 1)])
             indent = "  " if heading else ""
             rows += [[indent + text.one_line(r[0].text), *(c.text for c in r[1:])] for r in lines]
-        header = [text.one_line(name) for name in table.header]
+        names = list(map(flat, table.header))
+        header = shorten_all(names, _LONGEST)
+        cut = [
+            f"{short}: {name}" for short, name in zip(header, names, strict=True) if short != name
+        ]
         facts = [*self.facts, ("disclosure", self.disclosure)]
         return text.page(
             "Patients by group (Table 1)",
-            [text.facts(facts), text.table(header, rows), notes_lines(self.notes)],
+            [
+                text.facts(facts),
+                *_stacked(header, rows),
+                text.facts([("cut names", "; ".join(cut))]),
+                notes_lines(self.notes),
+            ],
         )
+
+
+def _stacked(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """A table no wider than a terminal: columns beyond stand below, beside the same first one."""
+    columns = np.arange(1, len(header))
+    parts: list[list[str]] = []
+    for n in range(1, len(columns) + 1):
+        parts = [
+            text.table(
+                [header[0], *(header[j] for j in at)],
+                [[row[0], *(row[j] for j in at)] for row in rows],
+            )
+            for at in np.array_split(columns, n)
+        ]
+        if max(text.width_of(line) for lines in parts for line in lines) <= _TERMINAL:
+            break
+    return parts
 
 
 def _cell(row: Any, digits: int) -> Cell:
