@@ -556,3 +556,33 @@ def test_every_row_has_its_denominators():
         assert row["events"] == (rows & (data["y"] == 1)).sum()
         assert row["non_events"] == (rows & (data["y"] == 0)).sum()
         assert row["predicted_positive"] == (rows & called).sum() == row["denominator"]
+
+
+def test_masked_rates_are_called_masked_wherever_they_are_left_out():
+    rng = np.random.default_rng(2)
+    n = 700
+    data = pd.DataFrame({"y": rng.random(n) < 0.25, "s": rng.random(n)})
+    data["g"] = rng.choice(list("abcd"), n, p=[0.45, 0.44, 0.06, 0.05])
+    roles = {"outcome": "y", "score": "s", "cutoff": 0.5, "groups": "g", "suppress_below": 11}
+    result = cfair.Audit(data, **roles).observed()
+    hidden = result.masked("fpr")
+    assert hidden[:4].tolist() == [False, False, True, True]
+    row = result.gaps("fpr").iloc[0]
+    assert row["note"] == "masked in c, d"
+    assert result.test_equal().set_index("metric").loc["fpr", "note"] == "masked in c, d"
+    assert "; masked in 2 groups" in str(result)
+    assert "no rate in" not in str(result)
+    few = cfair.Audit(data, **{**roles, "suppress_below": 100}).observed()
+    why = few.test_equal().set_index("metric").loc["fpr", "note"]
+    assert why == "fewer than two groups have a rate that is not masked"
+    assert few.gaps("fpr")["note"].iloc[0] == "all rates are masked"
+
+
+def test_a_loss_without_spread_says_why_it_has_no_interval():
+    y = np.tile([0, 1], 60)
+    data = pd.DataFrame({"y": y, "s": y.astype(float), "g": ["a", "a", "b", "b"] * 30})
+    rates = cfair.Audit(data, outcome="y", score="s", cutoff=0.5, groups="g").performance().rates
+    losses = rates.query("metric == 'log_loss'")
+    assert (losses["estimate"] == 0).all()
+    assert losses["ci_low"].isna().all()
+    assert losses["note"].str.startswith("the same for every row").all()

@@ -409,6 +409,8 @@ def _rows(
                 notes.append("no events: upper limit of a Poisson count of 0")
             elif units_of[None][t] == 1:
                 notes.append(_alone(n_weighted[t]))
+            elif np.isnan(e.se[t]):
+                notes.append("the same for every row: nothing to base a standard error on")
             else:
                 enough = n_weighted[t] >= FEW
                 notes.append("" if enough else f"{n_weighted[t]:.0f} rows: read with care")

@@ -12,7 +12,7 @@ import pandas as pd
 
 from cfair.report.blocks import count, label, listed, number, p_text, rate
 from cfair.results.equivalence import VERDICTS, EquivalenceResult
-from cfair.results.gaps import simultaneous_pairs
+from cfair.results.gaps import MASKED_IN, NO_RATE_IN, simultaneous_pairs
 from cfair.results.group_intervention import GroupInterventionResult
 from cfair.results.interaction import InteractionResult
 from cfair.results.observed import ObservedResult
@@ -187,8 +187,13 @@ def _where_noise(expected: float) -> str:
 
 def _left_out(row: dict[Any, Any]) -> list[str]:
     """Groups without a rate, which no gap is about."""
-    note = label(row["note"]).partition("; ")[0]
-    return [f"left out, for want of a rate: {note[len(_NO_RATE) :]}"] * note.startswith(_NO_RATE)
+    heads = {MASKED_IN: "their rates being masked", NO_RATE_IN: "for want of a rate"}
+    return [
+        f"left out, {why}: {note.removeprefix(head)}"
+        for note in label(row["note"]).split("; ")
+        for head, why in heads.items()
+        if note.startswith(head)
+    ]
 
 
 def _chosen(table: pd.DataFrame, widest: dict[Any, Any]) -> list[dict[Any, Any]]:
@@ -296,7 +301,6 @@ def _power(result: RatesResult, pair: _Pair, rows: pd.DataFrame) -> str:
     )
 
 
-_NO_RATE = "no rate in "
 _PAIR = ("group", "reference")
 
 

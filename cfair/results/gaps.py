@@ -25,6 +25,9 @@ COLUMNS = (
     *("detectable", "ratio", "severity", "p_value", "p_adjusted", "family", "note"),
 )
 
+#: How a note begins that names groups without a rate.
+NO_RATE_IN, MASKED_IN = "no rate in ", "masked in "
+
 
 @dataclass(frozen=True)
 class Block:
@@ -37,11 +40,35 @@ class Block:
     names : tuple of str
     targets : (m,) array of int
         Among groups, margins, all.
+    masked : (m,) array of bool
+        Whose rate is not shown, for disclosure control.
     """
 
     by: str
     names: tuple[str, ...]
     targets: NDArray[np.intp]
+    masked: NDArray[np.bool_]
+
+    def without(self, estimate: Array) -> str:
+        """Which groups have no rate to be compared, and why; empty if all have one.
+
+        Parameters
+        ----------
+        estimate : (m,) array
+
+        Returns
+        -------
+        str
+        """
+        absent = np.isnan(estimate)
+        if (absent & self.masked).all():
+            return "all rates are masked"
+        reasons = ((MASKED_IN, absent & self.masked), (NO_RATE_IN, absent & ~self.masked))
+        return "; ".join(
+            head + ", ".join(name for name, is_so in zip(self.names, which, strict=True) if is_so)
+            for head, which in reasons
+            if which.any()
+        )
 
 
 @dataclass(frozen=True)
@@ -88,8 +115,7 @@ def gap_row(
     part = estimates.select(compared.targets)
     row: dict[str, Any] = {"metric": estimates.metric, "by": compared.by}
     pair = largest_gap(part.estimate)
-    undefined = [n for n, v in zip(compared.names, part.estimate, strict=True) if np.isnan(v)]
-    left_out = f"no rate in {', '.join(undefined)}" if undefined else ""
+    left_out = compared.without(part.estimate)
     if pair is None:
         return {**row, "severity": "undefined", "note": left_out or "one group only"}
     high, low = part.estimate[list(pair)]
@@ -117,7 +143,7 @@ def gap_row(
 
 
 def equalized_odds_row(
-    estimates: Sequence[RateEstimates], compared: Block, measure: Measure
+    estimates: Sequence[RateEstimates], compared: Sequence[Block], measure: Measure
 ) -> dict[str, Any]:
     """Describe the larger of two gaps, of TPR and FPR, of which neither was chosen in advance.
 
@@ -127,7 +153,8 @@ def equalized_odds_row(
     Parameters
     ----------
     estimates : sequence of two RateEstimates
-    compared : Block
+    compared : sequence of two Block
+        The same groups, by the rates of each.
     measure : Measure
 
     Returns
@@ -137,13 +164,13 @@ def equalized_odds_row(
     halved = Measure(
         1 - (1 - measure.level) / 2, measure.aggregate_interval, measure.power, measure.thresholds
     )
-    rows = [gap_row(e, compared, halved) for e in estimates]
+    rows = [gap_row(e, b, halved) for e, b in zip(estimates, compared, strict=True)]
     defined = [row for row in rows if "gap" in row]
     if len(defined) < len(rows):
         notes = [f"{r['metric'].upper()}: {r['note']}" for r in rows if "gap" not in r]
         return {
             "metric": EQUALIZED_ODDS,
-            "by": compared.by,
+            "by": compared[0].by,
             "severity": "undefined",
             "note": "; ".join(notes),
         }

@@ -229,7 +229,8 @@ class ObservedResult(RatesResult):
         if metric != EQUALIZED_ODDS:
             return super()._gap_rows(metric, measure)
         both = [self.estimates_of(name) for name in ("tpr", "fpr")]
-        return [equalized_odds_row(both, block, measure) for block in self.blocks("tpr")]
+        blocks = zip(self.blocks("tpr"), self.blocks("fpr"), strict=True)
+        return [equalized_odds_row(both, pair, measure) for pair in blocks]
 
     def aggregate(self, k: int) -> AggregateIntervals:
         """Summaries of the differences of the k-th metric; a rate and its complement share them.

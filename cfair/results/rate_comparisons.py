@@ -23,8 +23,11 @@ from cfair.results.contrasts import ADJUSTMENTS, compared_groups, contrast_frame
 from cfair.results.equivalence import EquivalenceResult, equivalence_result
 from cfair.results.equivalence_pairs import pairs_of
 from cfair.results.equivalence_question import Margin, read_question
-from cfair.results.gaps import Block, Measure, gap_frame, gap_row
+from cfair.results.gaps import MASKED_IN, NO_RATE_IN, Block, Measure, gap_frame, gap_row
 from cfair.results.rate_frames import RateFrames
+
+#: Why rates are not tested for equality, where too few of them are shown.
+RATES_MASKED = "fewer than two groups have a rate that is not masked"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -279,7 +282,6 @@ class RateComparisons(RateFrames):
         3  46.0   2
         """
         require_comparison(self.cohort.groups)
-        names = self.cohort.groups.names
         return pd.DataFrame(
             [
                 {
@@ -291,13 +293,31 @@ class RateComparisons(RateFrames):
                     "p_value": t.p_value,
                     "max_t": t.max_t,
                     "max_t_p_value": t.max_t_p_value,
-                    "note": f"no rate in {show_some([names[k] for k in t.left_out], 10)}"
-                    if t.left_out and not t.note
-                    else t.note,
+                    "note": self.equality_note(t),
                 }
                 for t in self.equality_tests
             ]
         )
+
+    def equality_note(self, test: EqualityTest) -> str:
+        """Why there is no test of equal rates, or which groups it leaves out.
+
+        Parameters
+        ----------
+        test : EqualityTest
+            One of `equality_tests`.
+
+        Returns
+        -------
+        str
+            Empty if there is nothing to say.
+        """
+        names, masked = self.cohort.groups.names, self.masked(test.metric)
+        if test.note:
+            return RATES_MASKED if masked[: len(names)].any() else test.note
+        apart = ((MASKED_IN, True), (NO_RATE_IN, False))
+        out = [(head, [names[k] for k in test.left_out if masked[k] == m]) for head, m in apart]
+        return "; ".join(head + show_some(named, 10) for head, named in out if named)
 
     @property
     def aggregates(self) -> tuple[AggregateIntervals, ...]:
@@ -436,14 +456,14 @@ class RateComparisons(RateFrames):
             have no rates.
         """
         groups = self.cohort.groups
-        K = groups.n_groups
-        whole = Block(" x ".join(groups.attributes), groups.names, np.arange(K))
+        K, masked = groups.n_groups, self.masked(metric)
+        whole = Block(" x ".join(groups.attributes), groups.names, np.arange(K), masked[:K])
         if len(groups.attributes) == 1 or len(self.estimates_of(metric).estimate) == K:
             return [whole]
         of = np.array([attribute for attribute, _ in groups.margins])
         return [
             *(
-                Block(attribute, names, K + np.flatnonzero(of == attribute))
+                Block(attribute, names, at := K + np.flatnonzero(of == attribute), masked[at])
                 for attribute, names in zip(groups.attributes, groups.level_names, strict=True)
             ),
             whole,

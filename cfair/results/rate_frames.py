@@ -235,6 +235,23 @@ class RateFrames(Printed):
         columns.update(self._more_columns(e.metric, targets))
         return pd.DataFrame(columns)
 
+    def masked(self, metric: str) -> NDArray[np.bool_]:
+        """Which rates are not shown, for disclosure control.
+
+        Parameters
+        ----------
+        metric : str
+            One of `metrics`.
+
+        Returns
+        -------
+        (T,) array of bool
+            Of groups, then margins, then all.
+        """
+        self.estimates_of(metric)  # which complains of another name
+        notes = self.rows[self.metrics.index(metric)].notes
+        return np.array([note.startswith(MASKED) for note in notes], dtype=bool)
+
     def _more_columns(self, metric: str, targets: slice) -> dict[str, Any]:
         return {}
 
@@ -252,7 +269,7 @@ class RateFrames(Printed):
         if len(self.cohort.groups.attributes) == 1:
             shown = {name: values[: self.cohort.groups.n_groups] for name, values in shown.items()}
         size = len(next(iter(shown.values())))
-        rates = sum(note.startswith(MASKED) for r in self.rows for note in r.notes[:size])
+        rates = sum(int(self.masked(metric)[:size].sum()) for metric in self.metrics)
         return "; ".join(filter(None, [first, policy(below, shown, rates), APART]))
 
 

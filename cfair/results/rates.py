@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from cfair.disclosure import MASKED
 from cfair.options import check_option
 from cfair.results.contrasts import OVERALL
 from cfair.results.rate_comparisons import RateComparisons
@@ -326,8 +327,10 @@ class RatesResult(RateComparisons):
         wanted = [metrics] if isinstance(metrics, str) else list(metrics or self.plotted)
         for metric in wanted:
             self.estimates_of(metric)
+        masked = [metric for metric in wanted if self.masked(metric).any()]
+        note = [MASKED if metric in masked else "" for metric in self._disparities["metric"]]
         return plot_disparities(
-            self._disparities,
+            self._disparities.assign(note=note),
             metrics=wanted,
             labels=self._labels,
             level=self.level,

@@ -16,6 +16,8 @@ from cfair.inference.estimates import RateEstimates
 from cfair.results import text
 from cfair.results.gaps import (
     BRACKETS,
+    MASKED_IN,
+    NO_RATE_IN,
     odds_words,
     p_heading,
     severity_words,
@@ -195,9 +197,11 @@ def equality_line(result: RatesResult, chosen: Sequence[int]) -> list[str]:
     for k in chosen:
         test, label = result.estimates[k].equality, result.rows[k].label
         if np.isnan(test.wald):
-            lines.append((label, test.note))
+            lines.append((label, result.equality_note(test)))
             continue
-        left = f"; no rate in {plural(len(test.left_out), 'group')}" if test.left_out else ""
+        hidden = int(result.masked(test.metric)[list(test.left_out)].sum())
+        counts = ((MASKED_IN, hidden), (NO_RATE_IN, len(test.left_out) - hidden))
+        left = "".join(f"; {head}{plural(n, 'group')}" for head, n in counts if n)
         lines.append(
             (
                 label,

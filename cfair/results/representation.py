@@ -133,7 +133,11 @@ class RepresentationResult(Printed):
             Missing values are None.
         """
         tables = {
-            name: json.loads(getattr(self, name).to_json(orient="records", date_format="iso"))
+            name: json.loads(
+                getattr(self, name).to_json(
+                    orient="records", date_format="iso", default_handler=str
+                )
+            )
             for name in ("cells", "levels", "attributes", "associations")
         }
         whole = {"n_read": self.tables.n_read, "n_known": self.tables.n_known}
