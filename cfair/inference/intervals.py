@@ -377,6 +377,8 @@ def _largest_level(holds_zero: Callable[[Array], NDArray[np.bool_]], shape: Any)
         low = np.where(found, step, low)
         open_ &= ~found
         high = np.where(open_, step, high)
+        if not open_.any():
+            break
     for _ in range(45):
         middle = (low + high) / 2
         inside = holds_zero(middle)
