@@ -144,7 +144,7 @@ corners.drop(columns=["sd", "se / sd"]).set_index(["estimator", "propensity", "o
 # %% [markdown]
 # ## How fast
 #
-# CPU seconds on one thread of a machine shared with other work: compare ratios. R fits every replicate
+# CPU seconds on one thread, of one run: compare ratios. R fits every replicate
 # anew with `glm` and `nnet::multinom` from the same labels and rows; the time of cfair includes its
 # tables, intervals and tests.
 
