@@ -49,24 +49,28 @@ class _Values:
 
     values: list[Any] = field(default_factory=list)
     number: dict[Any, int] = field(default_factory=dict)
+    seen: set[Any] = field(default_factory=set)
     categorical: bool = False
     ordered: bool = False
 
-    def add(self, values: Sequence[Any]) -> bool:
-        """Number values; says whether one was new."""
-        new = [v for v in values if v not in self.number]
-        for value in new:
-            self.number[value] = len(self.values)
-            self.values.append(value)
-        return bool(new)
+    def add(self, values: Sequence[Any]) -> None:
+        """Number values that have no number yet."""
+        for value in values:
+            if value not in self.number:
+                self.number[value] = len(self.values)
+                self.values.append(value)
 
     def learn(self, series: pd.Series, text: bool) -> bool:
-        """Number the values of a batch, categories in their order; says whether one was new."""
+        """Number the values of a batch, categories in their order; says whether one is unseen."""
         own = isinstance(series.dtype, pd.CategoricalDtype) and not text
         if own:
             self.categorical, self.ordered = True, bool(series.cat.ordered)
             self.add([_plain(v) for v in series.cat.categories])
-        return self.add(factor(series).levels)
+        levels = factor(series).levels
+        self.add(levels)
+        unseen = set(levels) - self.seen
+        self.seen |= unseen
+        return bool(unseen)
 
     def codes(self, series: pd.Series) -> Integers:
         """Numbers of the values of a batch, -1 where one is missing, -2 where it is unknown."""
@@ -164,9 +168,8 @@ class WeightSums:
         np.minimum.at(least, which, self.least)
         np.maximum.at(most, which, self.most)
         share = self.most / np.where(most > 0, most, 1.0)[which]
-        total, square = np.zeros(n), np.zeros(n)
-        total += np.bincount(which, self.total * share, n)
-        square += np.bincount(which, self.square * share**2, n)
+        sums = (self.total * share, self.square * share**2)
+        total, square = (np.asarray(np.bincount(which, values, n), np.float64) for values in sums)
         return WeightSums(least, most, total, square)
 
 

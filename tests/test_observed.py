@@ -575,7 +575,7 @@ def test_masked_rates_are_called_masked_wherever_they_are_left_out():
     few = cfair.Audit(data, **{**roles, "suppress_below": 100}).observed()
     why = few.test_equal().set_index("metric").loc["fpr", "note"]
     assert why == "fewer than two groups have a rate that is not masked"
-    assert few.gaps("fpr")["note"].iloc[0] == "all rates are masked"
+    assert few.gaps("fpr")["note"].iloc[0] == "all are masked"
 
 
 def test_a_loss_without_spread_says_why_it_has_no_interval():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import bad_inputs
 import numpy as np
 import pytest
@@ -67,7 +69,9 @@ def test_the_null_is_that_of_single_fits(monkeypatch, formula, weighted):
 def test_truncated_rows_have_no_derivative(monkeypatch):
     data = bad_inputs.cohort(400)
     options = {"truncation": (0.3, 0.45)}
+    made = engines(monkeypatch)
     together = counterfactual(data, FORMULAS[0], **options)
+    assert made[0] is not None
     assert together.propensity.truncated.sum() > 50
     same_null(together.null, one_by_one(monkeypatch, data, FORMULAS[0], **options).null)
 
@@ -136,3 +140,84 @@ def test_a_design_without_full_rank_is_not_proper():
     d = np.arange(n) % 3 == 0
     fits = fit_logistic_labelled(LabelledRows.of(fixed, by_group, labels), d, None, np.zeros(4))
     assert not fits.proper.any()
+
+
+def rows_of_two_groups(d, x=None, R=3):
+    n = len(d)
+    fixed = np.column_stack([np.ones(n), np.linspace(-1, 1, n) if x is None else x])
+    by_group = np.array([[0.0], [1.0]])
+    return LabelledRows.of(fixed, by_group, np.tile(np.arange(n) % 2, (R, 1)))
+
+
+def test_separated_fits_are_not_proper():
+    d = np.arange(60) >= 30  # the covariate tells them apart
+    assert not fit_logistic_labelled(rows_of_two_groups(d), d, None, np.zeros(3)).proper.any()
+    label = np.arange(60) % 2 == 1  # the group does
+    assert not fit_logistic_labelled(
+        rows_of_two_groups(label), label, None, np.zeros(3)
+    ).proper.any()
+
+
+@pytest.mark.parametrize("start", [40.0, 1e3, 1e200])
+def test_a_start_far_out_is_not_taken_for_a_maximum(start):
+    d = np.arange(60) % 3 == 0
+    rows = rows_of_two_groups(d)
+    fits = fit_logistic_labelled(rows, d, None, np.array([start, start, 0.0]))
+    fit = fit_logistic(np.hstack([rows.fixed, rows.by_group[rows.labels[0]]]), d)
+    good = np.abs(fits.coef - fit.coef).max(axis=1) < 1e-8
+    np.testing.assert_array_equal(fits.proper, fits.proper & good)
+
+
+@pytest.mark.filterwarnings("ignore::cfair.errors.CfairWarning")
+def test_replicates_that_need_care_count_where_they_fail(monkeypatch):
+    data = bad_inputs.cohort(70)
+    alone = permutation.CounterfactualModels.under_labels
+
+    def failing(self, labels, **options):
+        return replace(alone(self, labels, **options), not_converged=len(labels))
+
+    monkeypatch.setattr(permutation.CounterfactualModels, "under_labels", failing)
+    null = counterfactual(data, "d ~ sex * race + age + s").null
+    assert 3 < null.not_converged < 60
+
+
+@pytest.mark.filterwarnings("ignore::cfair.errors.CfairWarning")
+@pytest.mark.parametrize("options", [{"truncation": None}, {}])
+def test_one_replicate_without_full_rank_leaves_the_others_alone(monkeypatch, options):
+    data = bad_inputs.cohort(60, seed=7)
+    data["age"] *= 1e5
+    together = counterfactual(data, "d ~ sex * race + age + s", **options)
+    single = one_by_one(monkeypatch, data, "d ~ sex * race + age + s", **options)
+    same_null(together.null, single.null)
+
+
+@pytest.mark.filterwarnings("ignore::cfair.errors.CfairWarning")
+@pytest.mark.parametrize("formula", ["d ~ sex:race - 1 + age", "d ~ sex * race + age + s"])
+def test_weights_over_decades_end_in_a_result(formula):
+    for seed in range(6):
+        data = bad_inputs.cohort(40, seed=seed)
+        data["a"] = 10 ** np.random.default_rng(seed).uniform(0, 6, len(data))
+        data["d"] = np.where(data.index % 7 == 0, data["d"], 0)
+        counterfactual(data, formula, {**ROLES, "weights": "a"})
+
+
+def test_large_data_are_not_fitted_together(monkeypatch):
+    monkeypatch.setattr(null_refits, "BUDGET", 10)
+    made = engines(monkeypatch)
+    counterfactual(bad_inputs.cohort(200), "d ~ sex + race + age + s")
+    assert made == [None]
+
+
+def test_fits_with_weights_over_decades_are_at_a_maximum_where_they_say_so():
+    n, told = 80, 0
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        X = np.column_stack([np.ones(n), rng.normal(size=(n, 2)), np.arange(n) % 2])
+        d = (rng.random(n) < 0.4).astype(int)
+        weights = 10 ** rng.uniform(0, 6, n)
+        start = np.append(fit_logistic(X[:, :3], d, weights=weights).coef, 0.0)
+        fit = fit_logistic(X, d, weights=weights, start=start)
+        if fit.converged and not fit.separated.any():
+            told += 1
+            assert fit.score_norm < 1e-6 * weights.sum()
+    assert told > 100

@@ -188,11 +188,13 @@ def _solve_each(information: Array, g: Array) -> Array:
     if information.ndim == 2:
         flat = solve_information(information, g.reshape(g.shape[0] * g.shape[1], g.shape[2]).T)
         return flat.T.reshape(g.shape)
+    scale = np.sqrt(np.maximum(np.einsum("rpp->rp", information), 1e-300))[:, None, :]
+    scaled, right = information / (scale * scale.transpose(0, 2, 1)), g / scale
     try:
-        solved = np.linalg.solve(information, g.transpose(0, 2, 1))
-        return np.asarray(solved.transpose(0, 2, 1), dtype=np.float64)
+        solved = np.linalg.solve(scaled, right.transpose(0, 2, 1)).transpose(0, 2, 1)
     except np.linalg.LinAlgError:
-        return np.asarray(g @ np.linalg.pinv(information, hermitian=True))
+        solved = right @ np.linalg.pinv(scaled, hermitian=True)
+    return np.asarray(solved / scale, dtype=np.float64)
 
 
 # -- the engine -----------------------------------------------------------------------------------

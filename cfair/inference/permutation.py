@@ -57,9 +57,9 @@ class PermutationNull:
     Attributes
     ----------
     cells : (R, K, 2, 2) array
-        Weighted sums of the untreated by group, Y, S.
+        Sums by group, outcome without treatment, and prediction.
     observed : (R, K, 2, 2) array
-        Counts of all rows by group, Y, S.
+        Sums of all rows by group, outcome and prediction.
     wald : (R, 2) array
         Logit Wald statistics of cFPR and cFNR in each replicate.
     method : str
@@ -183,7 +183,8 @@ def _engine(
         keys = models.keys
     at = rows.canonical(*keys) if canonical else rows.arranged(np.arange(rows.n))
     one_step = method in (ONE_STEP, ONE_STEP_MODELS)
-    together = refits_together(models) if method == REFIT else None
+    # a start under separation is far out, where no step tells that it is
+    together = None if method != REFIT or start.careful else refits_together(models)
 
     def refit(labels: Integers) -> Part:
         own = own_labels(labels, at)

@@ -361,6 +361,8 @@ def newton(rows: FitRows, beta: Array, max_iter: int = 60) -> tuple[Array, Newto
             halvings += 1
             new = beta + step
             deviance_new, score_new, hessian_new = rows.sweep(new)
+        if not deviance_new <= deviance * (1 + 1e-9) + 1e-9:
+            break  # no part of the step is for the better: rounding has eaten the information
         beta, deviance, score, hessian = new, deviance_new, score_new, hessian_new
     # At a proper maximum the last step moves nothing. Under separation the likelihood has stopped
     # while every step still shifts the linear predictor by about one.

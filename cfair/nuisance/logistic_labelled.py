@@ -122,8 +122,8 @@ class LabelledRows:
         found[:, p0:, p0:] = (self.by_group.T * mass[:, None, :]) @ self.by_group
         return found
 
-    def by_cell(self, within: Integers, n_cells: int, values: Array) -> tuple[Array, Array]:
-        """Sums of values, and of the first rows of each design times them, by label and cell.
+    def by_cell(self, within: Integers, n_cells: int, values: Array) -> Array:
+        """Sums of values by label and cell.
 
         Parameters
         ----------
@@ -134,15 +134,31 @@ class LabelledRows:
 
         Returns
         -------
-        sums : (R, K, n_cells) array
-        of_rows : (R, K, n_cells, p) array
+        (R, K, n_cells) array
+        """
+        K = len(self.by_group)
+        code = self.labels[:, : len(within)] * n_cells + within
+        return _added(code, values, K * n_cells).reshape(-1, K, n_cells)
+
+    def rows_by_cell(self, within: Integers, n_cells: int, values: Array) -> Array:
+        """Sums of the first rows of each design, times values, by label and cell.
+
+        Parameters
+        ----------
+        within : (m,) array of int
+            Cell of each of the first m rows.
+        n_cells : int
+        values : (R, m) array
+
+        Returns
+        -------
+        (R, K, n_cells, p) array
         """
         m, K = len(within), len(self.by_group)
         code = self.labels[:, :m] * n_cells + within
-        sums = _added(code, values, K * n_cells).reshape(-1, K, n_cells)
         fixed = _added_rows(code, values, self.fixed[:m], K * n_cells)
-        of_group = sums[..., None] * self.by_group[:, None, :]
-        return sums, np.concatenate([fixed.reshape(*sums.shape, -1), of_group], axis=-1)
+        of_group = self.by_cell(within, n_cells, values)[..., None] * self.by_group[:, None, :]
+        return np.concatenate([fixed.reshape(*of_group.shape[:3], -1), of_group], axis=-1)
 
 
 def _added(code: Integers, values: Array, n_codes: int) -> Array:
@@ -221,21 +237,25 @@ def fit_logistic_labelled(
     beta = np.tile(np.asarray(start, dtype=np.float64), (R, 1))
     information = np.zeros((R, p, p))
     enough = 1e-6 * np.sqrt(a.sum())
-    for _ in range(max_iter):
-        if not len(active):
-            break
-        here = rows if len(active) == R else rows.under(rows.labels[active])
-        probability = expit(here.predictor(beta[active]))
-        score = here.totals(a * (d - probability))
-        information[active] = here.products(a * probability * (1 - probability))
-        step = solve_many(information[active], score)
-        beta[active] += step
-        decrement = np.einsum("rp,rp->r", score, step)
-        # a step that overshot leaves no information and no step, but a score that is not zero
-        settled = (np.abs(score) <= enough * size[active]).all(axis=1)
-        done = (decrement < DECREMENT) & settled
-        # under separation the likelihood stops while a step still moves a linear predictor
-        moving = (decrement < STOPPED) & (np.abs(step) @ reach > MOVING)
-        proper[active[done & ~moving]] = True
-        active = active[~done & ~moving]
+    with np.errstate(all="ignore"):  # a step that runs away is left to a fit of its own
+        for _ in range(max_iter):
+            if not len(active):
+                break
+            here = rows if len(active) == R else rows.under(rows.labels[active])
+            probability = expit(here.predictor(beta[active]))
+            score = here.totals(a * (d - probability))
+            found = here.products(a * probability * (1 - probability))
+            finite = np.isfinite(score).all(axis=1) & np.isfinite(found).all(axis=(1, 2))
+            active, score, found = active[finite], score[finite], found[finite]
+            information[active] = found
+            step = solve_many(found, score)
+            beta[active] += step
+            decrement = np.einsum("rp,rp->r", score, step)
+            # a step that overshot leaves no information and no step, but a score that is not zero
+            settled = (np.abs(score) <= enough * size[active]).all(axis=1)
+            done = (decrement < DECREMENT) & settled
+            # under separation the likelihood stops while a step still moves a linear predictor
+            moving = (decrement < STOPPED) & ~(np.abs(step) @ reach <= MOVING)
+            proper[active[done & ~moving]] = True
+            active = active[~done & ~moving]
     return LabelledFits(beta, information, proper)

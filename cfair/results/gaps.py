@@ -49,24 +49,23 @@ class Block:
     targets: NDArray[np.intp]
     masked: NDArray[np.bool_]
 
-    def without(self, estimate: Array) -> str:
-        """Which groups have no rate to be compared, and why; empty if all have one.
+    def without(self, reasons: Mapping[str, NDArray[np.bool_]]) -> str:
+        """Which groups are not compared, and why; empty if all are.
 
         Parameters
         ----------
-        estimate : (m,) array
+        reasons : dict of str to (m,) array of bool
+            How the list of each kind begins, such as `NO_RATE_IN`, and the groups in it.
 
         Returns
         -------
         str
         """
-        absent = np.isnan(estimate)
-        if (absent & self.masked).all():
-            return "all rates are masked"
-        reasons = ((MASKED_IN, absent & self.masked), (NO_RATE_IN, absent & ~self.masked))
+        if reasons[MASKED_IN].all():
+            return "all are masked"
         return "; ".join(
             head + ", ".join(name for name, is_so in zip(self.names, which, strict=True) if is_so)
-            for head, which in reasons
+            for head, which in reasons.items()
             if which.any()
         )
 
@@ -115,7 +114,10 @@ def gap_row(
     part = estimates.select(compared.targets)
     row: dict[str, Any] = {"metric": estimates.metric, "by": compared.by}
     pair = largest_gap(part.estimate)
-    left_out = compared.without(part.estimate)
+    absent = np.isnan(part.estimate)
+    left_out = compared.without(
+        {MASKED_IN: absent & compared.masked, NO_RATE_IN: absent & ~compared.masked}
+    )
     if pair is None:
         return {**row, "severity": "undefined", "note": left_out or "one group only"}
     high, low = part.estimate[list(pair)]
@@ -175,6 +177,7 @@ def equalized_odds_row(
             "note": "; ".join(notes),
         }
     widest = max(defined, key=lambda row: row["gap"])
+    others = [row for row in defined if row is not widest and row["note"] != widest["note"]]
     surest = min(defined, key=lambda row: (np.isnan(row["p_value"]), row["p_value"]))
     p = 2 * float(np.fmin(*(row["p_value"] for row in defined)))
     ratio = float(np.fmin(*(row["ratio"] for row in defined)))
@@ -186,12 +189,14 @@ def equalized_odds_row(
         "expected_if_equal": max(row["expected_if_equal"] for row in defined),
         "ratio": ratio,
         "p_value": p if np.isnan(p) else min(1.0, p),
+        "level": halved.level,
         "note": "; ".join(
             note
             for note in (
                 f"of {widest['metric'].upper()}",
                 f"p from {surest['metric'].upper()}" if surest is not widest else "",
                 widest["note"],
+                *(f"{r['metric'].upper()}: {r['note']}" for r in others if r["note"]),
             )
             if note
         ),
@@ -216,7 +221,8 @@ def gap_frame(rows: Sequence[dict[str, Any]], measure: Measure, adjust: str | No
     frame = pd.DataFrame(list(rows), columns=list(COLUMNS)).astype(dict.fromkeys(_NUMBERS, float))
     low = np.array([row.get("low", np.nan) for row in rows])
     sizes = np.array([row.get("sizes", (np.nan, np.nan)) for row in rows])
-    found = detectable_gap(low, sizes[:, 0], sizes[:, 1], measure.level, measure.power)
+    level = np.array([row.get("level", measure.level) for row in rows])
+    found = detectable_gap(low, sizes[:, 0], sizes[:, 1], level, measure.power)
     frame["detectable"] = frame["detectable"].where(frame["detectable"].notna(), found)
     out_of_reach = ~np.isnan(low) & frame["detectable"].isna()
     more = np.where(out_of_reach, "no gap is wide enough to be found", "")
@@ -349,7 +355,7 @@ _NUMBERS = tuple(c for c in COLUMNS[4:] if c not in ("severity", "family", "note
 
 
 def detectable_gap(
-    low: Array, n_high: Array, n_low: Array, level: float = 0.95, power: float = 0.8
+    low: Array, n_high: Array, n_low: Array, level: float | Array = 0.95, power: float = 0.8
 ) -> Array:
     """Least gap above a rate that a test of two proportions of these sizes finds.
 
@@ -359,7 +365,7 @@ def detectable_gap(
         The lower of the two rates.
     n_high, n_low : (m,) arrays
         Effective sizes of the higher and the lower rate.
-    level : float, default 0.95
+    level : float or (m,) array, default 0.95
         One less the size of the test.
     power : float, default 0.8
 

@@ -314,7 +314,8 @@ class RateComparisons(RateFrames):
         """
         names, masked = self.cohort.groups.names, self.masked(test.metric)
         if test.note:
-            return RATES_MASKED if masked[: len(names)].any() else test.note
+            few = len(names) - len(test.left_out) < 2
+            return RATES_MASKED if few and masked[list(test.left_out)].any() else test.note
         apart = ((MASKED_IN, True), (NO_RATE_IN, False))
         out = [(head, [names[k] for k in test.left_out if masked[k] == m]) for head, m in apart]
         return "; ".join(head + show_some(named, 10) for head, named in out if named)

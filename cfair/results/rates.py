@@ -286,7 +286,6 @@ class RatesResult(RateComparisons):
             found["gaps"] = self.plot_gaps
         if self.has_margins:
             found[f"forest by {whole}"] = self.plot_forest
-        if self.has_margins:
             found["rates beside attributes"] = partial(self.plot_rates, marginals="both")
             found[f"heat map by {whole}"] = self.plot_heatmap
             if len(groups.attributes) > 1:

@@ -20,7 +20,7 @@ from cfair.inference.score_estimates import BinnedError, ScoreEstimates
 from cfair.metrics.classification import severity
 from cfair.results import text
 from cfair.results.contrasts import NO_SE
-from cfair.results.gaps import Block, Measure
+from cfair.results.gaps import MASKED_IN, Block, Measure
 from cfair.results.rates import RatesResult
 from cfair.results.score_measures import MEASURES, PRINTED
 
@@ -258,13 +258,13 @@ def _score_gap(e: ScoreEstimates, block: Block, measure: Measure) -> dict[str, A
     part = e.select(block.targets)
     row: dict[str, Any] = {"metric": e.metric, "by": block.by}
     pair = largest_gap(part.comparable)
-    values = list(zip(block.names, part.estimate, part.comparable, strict=True))
-    undefined = [name for name, value, _ in values if np.isnan(value)]
-    alone = [name for name, value, c in values if np.isnan(c) and not np.isnan(value)]
-    left_out = "; ".join(
-        f"no {what} in {', '.join(names)}"
-        for what, names in (("value", undefined), ("standard error", alone))
-        if names
+    absent = np.isnan(part.estimate)
+    left_out = block.without(
+        {
+            MASKED_IN: absent & block.masked,
+            "no value in ": absent & ~block.masked,
+            "no standard error in ": np.isnan(part.comparable) & ~absent,
+        }
     )
     unit = e.scale == "unit"
     if pair is None:
