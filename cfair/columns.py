@@ -164,7 +164,8 @@ def read_score(series: pd.Series) -> Score:
         low, high = float(np.nanmin(values)), float(np.nanmax(values))
         raise DataError(
             f"score column {name!r} must lie in [0, 1], but runs from {low:.6g} to {high:.6g} "
-            f"({int(outside.sum())} rows outside). {_score_hint(name, low, high)}"
+            f"({int(outside.sum())} of {len(values)} rows outside). "
+            f"{_score_hint(name, low, high, float(outside.mean()))}"
         )
     return Score(name, values)
 
@@ -467,6 +468,9 @@ def _text_score_hint(series: pd.Series, name: str) -> str:
         return f"Convert it, for example with pd.to_numeric({column})."
     values = series.dropna().astype(str).str.strip()
     bare = values.str.rstrip("%")
+    comma = pd.to_numeric(bare.str.replace(",", ".", regex=False), errors="coerce").notna()
+    if bare.str.contains(",", regex=False).any() and comma.all():
+        return f"Are these decimal commas? Give {column}.str.replace(',', '.').astype(float)."
     unread = pd.to_numeric(bare, errors="coerce").isna()
     percent = values.str.endswith("%") & ~unread
     odd = ""
@@ -484,11 +488,20 @@ def _text_score_hint(series: pd.Series, name: str) -> str:
     return f"Convert it, for example with pd.to_numeric({column}{coerce}).{odd}"
 
 
-def _score_hint(name: str, low: float, high: float) -> str:
+#: Below this share of its rows a score out of [0, 1] is not on another scale.
+_FEW_OUTSIDE = 0.05
+
+
+def _score_hint(name: str, low: float, high: float, share: float) -> str:
     call = (
         "For a score in points make a column of 0/1, which is 1 where the score reaches its "
         "cutoff, and name it as prediction=."
     )
+    if share < _FEW_OUTSIDE:
+        return (
+            "Most rows are as they should be: look at the others first, with "
+            f"table[~table[{name!r}].between(0, 1)], and correct them or leave them out."
+        )
     if low < 0:
         return f"Are these log-odds (logit)? Give 1 / (1 + np.exp(-score)). {call}"
     if high <= 100:

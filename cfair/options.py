@@ -89,7 +89,8 @@ def check_count(value: Any, name: str) -> int:
 
 def is_number(value: Any) -> bool:
     """Whether a value is a real number; True and False are none."""
-    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    real = isinstance(value, (int, float, np.number)) and not isinstance(value, np.complexfloating)
+    return real and not isinstance(value, bool)
 
 
 def check_target(target: Path, name: str, *, make: bool = False) -> None:

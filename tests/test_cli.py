@@ -322,6 +322,7 @@ USELESS = [
     (["--equivalence", "tpr", "--contrast", "difference"], "--margin -0.05 0.05"),
     (["--equivalence", "tpf"], "'tpr'"),
     (["--equivalence", "tpr", "--margin", "2", "3"], "margin"),
+    (["--equivalence", "tpr", "--margin", "0.05"], "--contrast difference"),
     (["--suppress-below", "1"], "--suppress-below must be"),
 ]
 

@@ -160,6 +160,21 @@ def test_bl42_score_on_another_scale(kind, hint):
         read_score(s)
 
 
+def test_a_few_scores_out_of_range_are_no_other_scale():
+    s = series([0.2, 0.4] * 50 + [1.2], name="s")
+    with pytest.raises(
+        DataError, match=r"\(1 of 101 rows outside\).*look at the others first"
+    ) as e:
+        read_score(s)
+    assert "percentage" not in str(e.value)
+
+
+def test_decimal_commas_are_recognised():
+    s = series(["0,514", "0,2", "1"], name="s")
+    with pytest.raises(DataError, match=r"decimal commas\? Give .*str.replace\(',', '\.'\)"):
+        read_score(s)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("cutoff", [0.1, 0.5, 0.7, 1 / 3])
 def test_bl42_ties_count_as_positive_in_any_precision(dtype, cutoff):

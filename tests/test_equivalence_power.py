@@ -310,6 +310,12 @@ def test_one_number_is_the_margin_of_a_difference():
         pd.testing.assert_frame_equal(one, pair)
     with pytest.raises(ValueError, match="margin must lie around 0"):
         cfair.equivalence_power(n=5000, **BASE, contrast="difference", margin=-0.1)
+    scalar = cfair.equivalence_plan(n=5000, **BASE, contrast="difference", margin=np.array(0.1))
+    pd.testing.assert_frame_equal(scalar.frame, one)
+    with pytest.raises(ValueError, match=r"must be a pair .* give contrast=\"difference\""):
+        cfair.equivalence_power(n=5000, **BASE, margin=0.05)
+    with pytest.raises(ValueError, match="margin must be a pair"):
+        cfair.equivalence_power(n=5000, **BASE, contrast="difference", margin=0.1 + 0j)
 
 
 def test_main_published_figures():

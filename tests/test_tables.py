@@ -421,6 +421,16 @@ def test_no_small_category_of_table_one_can_be_computed(cohort):
         assert np.linalg.matrix_rank(np.vstack([A, np.eye(truth.size)[k]])) == rank + 1
 
 
+def test_table_one_of_a_group_of_one_row_has_no_spread(cohort):
+    data = cohort.copy()
+    data["race"] = data["race"].astype(object)
+    data.loc[data.index[0], "race"] = "Inuit"
+    audit = cfair.Audit(data, outcome="readmitted", score="risk", cutoff=0.5, groups="race")
+    shown = str(audit.table_one(["age"]))
+    assert "(–)" in shown
+    assert "nan" not in shown
+
+
 def test_table_one_is_written_like_other_tables(cohort, tmp_path):
     result = audit_of(cohort, 11).table_one(["age", "insurance"], by="sex")
     text = result.to_markdown(labels={"age": "Age, years", "F": "Women"})

@@ -96,8 +96,9 @@ _COMPARISONS: dict[str, tuple[str, dict[str, Any]]] = {
         {"nargs": "+", "metavar": "METRIC"},
     ),
     "margin": (
-        "how far apart counts as equivalent (default: 0.8 1.25; a difference has no default)",
-        {"type": float, "nargs": 2, "metavar": ("LOW", "HIGH")},
+        "how far apart counts as equivalent, LOW and HIGH, or one number for a difference "
+        "(default: 0.8 1.25; a difference has no default)",
+        {"type": float, "nargs": "+", "metavar": "LIMIT"},
     ),
     "contrast": (
         "what the margin is of, group to reference (default: ratio)",

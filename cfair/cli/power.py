@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from cfair.cli.files import Folder, print_written
 from cfair.cli.flags import Parser, add_out
@@ -42,9 +43,9 @@ def add_flags(parser: Parser) -> None:
         "--n", type=int, metavar="N", help="patients there are, in both groups together"
     )
     parser.add_argument(
-        "--margin", type=float, nargs=2, metavar=("LOW", "HIGH"),
-        help="how far apart counts as equal (default: 0.8 1.25, the four-fifths rule; a "
-        "difference has no default)",
+        "--margin", type=float, nargs="+", metavar="LIMIT",
+        help="how far apart counts as equal, LOW and HIGH, or one number for a difference "
+        "(default: 0.8 1.25, the four-fifths rule; a difference has no default)",
     )  # fmt: skip
     parser.add_argument(
         "--contrast", choices=("ratio", "odds_ratio", "difference"), default="ratio",
@@ -66,6 +67,20 @@ def add_flags(parser: Parser) -> None:
     add_out(parser, "tables and plots")
 
 
+def margin_of(limits: list[float] | None) -> Any:
+    """The limits of a margin as Python takes them: a pair, or one number.
+
+    Parameters
+    ----------
+    limits : list of float or None
+
+    Returns
+    -------
+    list of float, float, or None
+    """
+    return limits[0] if limits is not None and len(limits) == 1 else limits
+
+
 def command(arguments: argparse.Namespace) -> None:
     """Print a plan of equivalence tests, and write tables and plots if a folder is given."""
     from cfair.analyses.planning import equivalence_plan
@@ -76,7 +91,7 @@ def command(arguments: argparse.Namespace) -> None:
     plan = equivalence_plan(
         arguments.n,
         **{name: getattr(arguments, name) for name in expected},
-        margin=arguments.margin,
+        margin=margin_of(arguments.margin),
         contrast=arguments.contrast,
         alpha=arguments.alpha,
         power=arguments.power,

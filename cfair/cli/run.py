@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cfair.cli.files import left_over, print_written, write_audit
+from cfair.cli.power import margin_of
 from cfair.options import check_option
 
 if TYPE_CHECKING:
@@ -191,20 +192,17 @@ def _by_source(asked: Asked, sources: dict[str, Any]) -> dict[str, list[str]]:
                 found[where].append(metric)
     if found["counterfactual"]:  # the others are checked when they are tested, before long work
         read_question(
-            found["counterfactual"], _COUNTERFACTUAL, _COUNTERFACTUAL, margin=_margin(asked),
+            found["counterfactual"], _COUNTERFACTUAL, _COUNTERFACTUAL,
+            margin=margin_of(asked.margin),
             contrast=asked.contrast or "ratio", alpha=0.05, method="auto", adjust=None,
         )  # fmt: skip
     return found
 
 
-def _margin(asked: Asked) -> tuple[float, float] | None:
-    return None if asked.margin is None else (asked.margin[0], asked.margin[1])
-
-
 def _equivalence(result: Any, metrics: list[str], asked: Asked) -> EquivalenceResult:
     found: EquivalenceResult = result.equivalence(
         metrics,
-        margin=_margin(asked),
+        margin=margin_of(asked.margin),
         contrast=asked.contrast or "ratio",
         reference=asked.reference,
     )

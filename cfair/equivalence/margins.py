@@ -136,6 +136,8 @@ def check_margin(margin: Any, contrast: str) -> tuple[Any, Any]:
     (-0.05, 0.05)
     """
     check_option("contrast", contrast, CONTRASTS)
+    if isinstance(margin, np.ndarray) and margin.ndim == 0:
+        margin = margin[()]
     if contrast == "difference" and is_number(margin):
         margin = (-margin, margin)
     if margin is None:
@@ -147,7 +149,12 @@ def check_margin(margin: Any, contrast: str) -> tuple[Any, Any]:
         return FOUR_FIFTHS
     example = "(-0.05, 0.05)" if contrast == "difference" else "(0.8, 1.25)"
     if isinstance(margin, str) or not hasattr(margin, "__len__") or len(margin) != 2:
-        raise ValueError(f"margin must be a pair (low, high), such as {example}, not {margin!r}.")
+        hint = ""
+        if contrast != "difference" and is_number(margin) and 0 < margin < 0.5:
+            hint = f' For rates that differ by at most {margin:g} give contrast="difference".'
+        raise ValueError(
+            f"margin must be a pair (low, high), such as {example}, not {margin!r}.{hint}"
+        )
     try:
         low, high = (np.asarray(end, dtype=float) for end in margin)
     except (TypeError, ValueError):

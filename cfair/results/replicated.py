@@ -27,6 +27,7 @@ Array = NDArray[np.float64]
 _NO_BOOT = "this result has no bootstrap replicates. Give n_boot= to the analysis."
 _NO_NULL = "this result has no permutation null. Give n_perm= to the analysis."
 _NO_WALD = "no studentized p-value: the permutations have no standard errors"
+_WALD_MASKED = "no studentized p-value: rates of some groups are masked"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -304,9 +305,9 @@ class ReplicatedResult(RatesResult):
             n_valid[at] = p.n_valid
             note[at] = ["" if n == R else f"{R - n} undefined" for n in p.n_valid]
         if self.null.wald is None:
-            note[compared] = [
-                f"{said}; {_NO_WALD}" if said else _NO_WALD for said in note[compared]
-            ]
+            hidden = any(self.masked(metric).any() for metric in self.metrics)
+            why = _WALD_MASKED if hidden else _NO_WALD
+            note[compared] = [f"{said}; {why}" if said else why for said in note[compared]]
         for e in self.estimates:
             lost = (frame["metric"] == e.metric) & frame["ci_low"].isna() & (note == "")
             note[lost] = e.equality.note or "a single pair has no variance"

@@ -160,6 +160,8 @@ def _cell(row: Any, digits: int) -> Cell:
             digits += 1
         centre = f"{row['centre']:.{digits}f}"
         low, high = f"{row['spread_low']:.{digits}f}", f"{row['spread_high']:.{digits}f}"
+        if np.isnan(row["spread_low"]):
+            return Cell(f"{centre} (–)", "one value: no SD")
         spread = f"({low})" if statistic == "mean (SD)" else f"[{low}, {high}]"
         return Cell(f"{centre} {spread}")
     if pd.isna(row["count"]):
