@@ -3,10 +3,11 @@
     python validation/growth.py           # about fifteen minutes; writes growth.md
     python validation/growth.py --quick   # a minute: small sizes, nothing is written
 
-Each line of the first two tables is a process of its own, in which cfair, a floor, a plain numpy loop
-and R in turn work on the same data under one clock, so that ratios can be compared. The floor is what no method that
-looks at every row can avoid: random bytes for the labels or weights of a replicate, and one pass
-over the weights. Loops, floor and R do a few replicates, and their time is scaled up.
+Each line of the first two tables is a process of its own, in which cfair, a floor, a plain numpy
+loop and R in turn work on the same data under one clock, so that ratios can be compared. The floor
+is what no method that looks at every row can avoid: random bytes for the labels or weights of a
+replicate, and one pass over the weights. Loops, floor and R do a few replicates, and their time is
+scaled up.
 """
 
 from __future__ import annotations
