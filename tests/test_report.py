@@ -1228,3 +1228,15 @@ def test_table_one_is_printed_no_wider_than_a_terminal():
         if "(" in value and value.strip()[:1].isdigit():
             assert value.strip() in printed
     assert len(max(result.to_markdown().splitlines(), key=len)) > 100  # for papers as it was
+
+
+def test_findings_name_the_comparisons_that_are_masked():
+    cohort = cfair.load_cohort()
+    roles = {"outcome": "readmitted", "score": "risk", "cutoff": 0.5, "groups": ["sex", "race"]}
+    formula = "treated ~ sex * race + risk + age + sbp"
+    said = {}
+    for below in (None, 11):
+        result = cfair.Audit(cohort, **roles, suppress_below=below).counterfactual(formula)
+        said[below] = " ".join(" ".join(f) for f in gap_findings(result))
+    assert "no gap is given by race, sex x race, where rates are masked" in said[11]
+    assert "no gap is given" not in said[None]

@@ -136,7 +136,7 @@ def _finding(result: RatesResult, metric: str, gaps: pd.DataFrame) -> Finding:
     # masked groups have no gap, and what single attributes say is better than nothing
     row = max((rows[whole] if whole.any() else rows).to_dict("records"), key=lambda r: r["gap"])
     widest = _Pair.of(result, metric, row)
-    more = "; ".join(["", *_left_out(row), *widest.care()])
+    more = "; ".join(["", *_left_out(row), *_without_gap(gaps), *widest.care()])
     table = simultaneous_pairs(result.estimates_of(metric), result.blocks(metric), result.level)
     kind = "simultaneous interval" if len(table) > 1 else "interval"
     pairs = [replace(_Pair.of(result, metric, r), kind=kind) for r in _chosen(table, row)]
@@ -149,7 +149,7 @@ def _finding(result: RatesResult, metric: str, gaps: pd.DataFrame) -> Finding:
     differ, apart = p < 1 - result.level, clearest.low > 0
     noise = float(row["expected_if_equal"])
     also = [] if own == clearest else [own.as_widest(noise)]
-    also += _left_out(row) + clearest.care()
+    also += _left_out(row) + _without_gap(gaps) + clearest.care()
     if differ and apart:
         most = f", most clearly {clearest.names()}" if len(table) > 1 else ""
         lead = f"{name}: groups differ{most}, by {clearest.shown()}."
@@ -194,6 +194,13 @@ def _left_out(row: dict[Any, Any]) -> list[str]:
         for head, why in heads.items()
         if note.startswith(head)
     ]
+
+
+def _without_gap(gaps: pd.DataFrame) -> list[str]:
+    """Comparisons of which nothing can be told, because all but one of their rates are masked."""
+    masked = gaps["gap"].isna() & gaps["note"].str.contains("masked", regex=False)
+    named = [label(by) for by in gaps.loc[masked, "by"]]
+    return [f"no gap is given by {listed(named)}, where rates are masked"] * bool(named)
 
 
 def _chosen(table: pd.DataFrame, widest: dict[Any, Any]) -> list[dict[Any, Any]]:
