@@ -362,3 +362,16 @@ def test_a_rate_of_0_has_a_detectable_gap_too():
     found = detectable_gap(np.array([0.0, 0.001]), np.array([200.0, 200.0]), np.full(2, 200.0))
     assert found[0] > 0.04  # with a variance of 0 it would be found at once
     assert found[0] == pytest.approx(found[1], rel=0.5)
+
+
+def test_a_gap_of_one_patient_is_in_brackets_and_says_so():
+    cohort = cfair.load_cohort()
+    cohort["race"] = cohort["race"].astype(object)
+    cohort.loc[[0, 1], "race"] = "Inuit"
+    roles = {"outcome": "readmitted", "score": "risk", "cutoff": 0.5, "groups": "race"}
+    result = cfair.Audit(cohort, **roles).observed()
+    row = result.gaps("fpr").iloc[0]
+    assert row["ci_low"] > 0
+    assert row["note"].startswith("rests on 1 in Inuit: read with care")
+    assert "(severe)" in str(result)
+    assert "or a rate rests on fewer than 20" in " ".join(str(result).split())

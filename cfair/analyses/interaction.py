@@ -25,7 +25,7 @@ from cfair.errors import DataError
 from cfair.estimators.confusion import LABELS, RATES, observed_rates
 from cfair.frame import show_some
 from cfair.groups import Groups
-from cfair.inference.estimates import RateEstimates
+from cfair.inference.estimates import CARE_BELOW, RateEstimates
 from cfair.metrics.superadditivity import (
     CELL_NAMES,
     CELLS,
@@ -38,7 +38,6 @@ from cfair.metrics.superadditivity import (
 from cfair.options import check_level, check_option
 from cfair.results.contrasts import ADJUSTMENTS, adjust_p_values
 from cfair.results.interaction import InteractionResult
-from cfair.results.rate_frames import CARE_BELOW
 
 Array = NDArray[np.float64]
 

@@ -21,7 +21,7 @@ from cfair.estimators.confusion import (
 )
 from cfair.inference.aggregate import AGGREGATE_INTERVALS
 from cfair.inference.contributions import TreatmentModel
-from cfair.inference.estimates import RateEstimates, most_df
+from cfair.inference.estimates import CARE_BELOW, RateEstimates, most_df
 from cfair.inference.influence import effective_sizes, rate_covariance
 from cfair.inference.intervals import EDGE, NORMAL
 from cfair.inference.moments import (
@@ -33,7 +33,6 @@ from cfair.inference.moments import (
 )
 from cfair.options import check_level, check_option
 from cfair.results.observed import METHODS, ObservedResult
-from cfair.results.rate_frames import CARE_BELOW
 from cfair.results.rates import MetricRows
 
 Array = NDArray[np.float64]

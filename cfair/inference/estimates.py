@@ -43,6 +43,9 @@ Array = NDArray[np.float64]
 #: What two rates are compared by.
 CONTRASTS: tuple[str, ...] = ("difference", "ratio")
 
+#: Below this effective size of a denominator a rate is to be read with care.
+CARE_BELOW = 20.0
+
 
 @dataclass(frozen=True, eq=False)
 class RateEstimates:

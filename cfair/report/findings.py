@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pandas as pd
 
+from cfair.inference.estimates import CARE_BELOW
 from cfair.report.blocks import count, label, listed, number, p_text, rate
 from cfair.results.equivalence import VERDICTS, EquivalenceResult
 from cfair.results.gaps import MASKED_IN, NO_RATE_IN, simultaneous_pairs
@@ -17,7 +18,6 @@ from cfair.results.group_intervention import GroupInterventionResult
 from cfair.results.interaction import InteractionResult
 from cfair.results.observed import ObservedResult
 from cfair.results.performance import PerformanceResult
-from cfair.results.rate_frames import CARE_BELOW
 from cfair.results.rates import RatesResult
 from cfair.results.representation import RepresentationResult
 from cfair.results.treated import TreatedResult

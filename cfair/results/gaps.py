@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cfair.estimators.disparity import largest_gap
 from cfair.inference.aggregate import AggregateIntervals
-from cfair.inference.estimates import RateEstimates
+from cfair.inference.estimates import CARE_BELOW, RateEstimates
 from cfair.metrics.classification import severity
 from cfair.results.contrasts import adjust_p_values
 
@@ -127,6 +127,7 @@ def gap_row(
     notes = [left_out, "" if high > 0 else "all rates are 0: no ratio"]
     if np.isnan(part.equality.p_value):
         notes.append(part.equality.note)
+    notes.append(_small(compared.names, part.size, pair))
     return {
         **row,
         "group": compared.names[pair[0]],
@@ -142,6 +143,16 @@ def gap_row(
         "p_value": part.equality.p_value,
         "note": "; ".join(note for note in notes if note),
     }
+
+
+#: What a note says of a gap of which one rate rests on very few.
+_CARE = ": read with care"
+
+
+def _small(names: Sequence[str], sizes: Array, pair: tuple[int, int]) -> str:
+    """Which of two rates rest on so few that their gap tells next to nothing."""
+    few = [f"{sizes[k]:.0f} in {names[k]}" for k in pair if sizes[k] < CARE_BELOW]
+    return f"rests on {' and '.join(few)}{_CARE}" if few else ""
 
 
 def equalized_odds_row(
@@ -276,7 +287,10 @@ def simultaneous_pairs(
 
 
 #: What brackets around a severity mean.
-BRACKETS = "'severe' and 'moderate' in brackets where the interval reaches 0"
+BRACKETS = (
+    "'severe' and 'moderate' in brackets where the interval reaches 0, or a rate rests on fewer "
+    f"than {CARE_BELOW:.0f}"
+)
 #: How the ratio of a gap is headed: it is not that of ``group`` to ``reference``.
 RATIO = "lowest/highest"
 
@@ -301,8 +315,8 @@ def severity_words(row: Mapping[Any, Any], name: str | None = None) -> str:
     '(severe)'
     """
     said = str(row["severity"]) if name is None else name
-    within = row["ci_low"] <= 0 and row["severity"] in ("moderate", "severe")
-    return f"({said})" if within else said
+    weak = row["ci_low"] <= 0 or _CARE in str(row.get("note", ""))
+    return f"({said})" if weak and row["severity"] in ("moderate", "severe") else said
 
 
 def odds_words(row: Mapping[Any, Any]) -> str:

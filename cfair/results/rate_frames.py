@@ -21,8 +21,6 @@ from cfair.results.printed import Printed
 
 Array = NDArray[np.float64]
 
-#: Below this effective size of a denominator a rate is to be read with care.
-CARE_BELOW = 20.0
 
 #: Columns of a frame that an attribute's column must not take the name of.
 _RESERVED = frozenset(
