@@ -573,6 +573,8 @@ def test_masked_rates_are_called_masked_wherever_they_are_left_out():
     assert "; masked in 2 groups" in str(result)
     assert "no rate in" not in str(result)
     few = cfair.Audit(data, **{**roles, "suppress_below": 100}).observed()
+    legend = few.plot_disparities("fpr").get_legend()
+    assert any(t.get_text().startswith("masked: rests on") for t in legend.get_texts())
     why = few.test_equal().set_index("metric").loc["fpr", "note"]
     assert why == "fewer than two groups have a rate that is not masked"
     assert few.gaps("fpr")["note"].iloc[0] == "all are masked"

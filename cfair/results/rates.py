@@ -326,8 +326,11 @@ class RatesResult(RateComparisons):
         wanted = [metrics] if isinstance(metrics, str) else list(metrics or self.plotted)
         for metric in wanted:
             self.estimates_of(metric)
-        masked = [metric for metric in wanted if self.masked(metric).any()]
-        note = [MASKED if metric in masked else "" for metric in self._disparities["metric"]]
+        why = {
+            metric: next((note for note in r.notes if note.startswith(MASKED)), "")
+            for metric, r in zip(self.metrics, self.rows, strict=True)
+        }
+        note = [why.get(metric, "") for metric in self._disparities["metric"]]
         return plot_disparities(
             self._disparities.assign(note=note),
             metrics=wanted,
