@@ -13,8 +13,8 @@ from cfair.inference import permutation
 from cfair.inference.contributions import TreatmentModel
 from cfair.inference.equality import logit_wald
 from cfair.inference.influence import rate_covariance
+from cfair.inference.label_sums import label_sums
 from cfair.inference.moments import cell_moments
-from cfair.inference.null_sums import label_sums
 from cfair.inference.permutation import (
     FIXED,
     GROUP_SUMS,

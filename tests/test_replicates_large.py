@@ -13,11 +13,10 @@ import pytest
 from scipy import stats
 
 import cfair
-from cfair.inference import bootstrap, null_sums, permutation, resampling
-from cfair.inference import filling as filling_module
-from cfair.inference.filling import Filling
+from cfair.inference import bootstrap, label_tables, null_sums, permutation, resampling
+from cfair.inference.label_tables import Along, LabelTables, alike, like_rows
 from cfair.inference.permutation import FIXED, GROUP_SUMS
-from cfair.inference.resampling import shuffled_labels, streams
+from cfair.inference.resampling import shuffled_labels
 
 pytestmark = pytest.mark.filterwarnings("ignore::cfair.errors.CfairWarning")
 
@@ -281,79 +280,164 @@ def test_declaring_clusters_changes_no_permutation_p_value(formula):
     assert wald[0] != wald[1]
 
 
-# -- labels counted by runs of rows ---------------------------------------------------------------
+# -- labels as tables of runs of like rows --------------------------------------------------------
 
 
-def test_counts_by_run_are_those_of_a_random_permutation(monkeypatch):
-    monkeypatch.setattr(filling_module, "_RUNS", 16)
-    monkeypatch.setattr(filling_module, "_ENDS", 3)
-    sizes, bounds = np.array([700, 500, 0, 300]), np.array([0, 900, 900, 1493, 1500])
-    runs = Filling(bounds)
-    assert runs.lengths.sum() == 1500
-    assert set(runs.lengths) > {1, 4}
-    assert np.array_equal(np.r_[0, np.cumsum(runs.lengths)][runs.runs], bounds)
-    rng = np.random.default_rng(2)
-    drawn = np.array([runs.counts(sizes, rng) for _ in range(3000)])
-    assert (drawn.sum(axis=2) == sizes).all()
-    assert (drawn.sum(axis=1) == runs.lengths).all()
-    # the mean, and the spread of every run and of runs together, are hypergeometric
-    for some in (*np.eye(len(runs.lengths), dtype=bool), np.arange(len(runs.lengths)) % 3 == 1):
-        count = drawn[:, :, some].sum(axis=2)
-        for k in (0, 1, 3):
-            law = stats.hypergeom(1500, sizes[k], runs.lengths[some].sum())
-            assert abs(count[:, k].mean() - law.mean()) < 5 * law.std() / np.sqrt(3000)
-            assert count[:, k].std() == pytest.approx(law.std(), rel=0.08)
+def cells_of(*sizes, seed=1):
+    """Two columns and the number that they follow, in cells of unlike rows."""
+    rng = np.random.default_rng(seed)
+    for size in sizes:
+        x = np.sort(np.exp(rng.standard_normal(size)))
+        yield like_rows([np.ones(size), x, np.log1p(x)], [Along(5, (x,))])
 
 
-@pytest.mark.parametrize("formula", ["d ~ age + s", "d ~ sex * race + age + s"])
-def test_sums_by_run_are_sums_by_row(monkeypatch, formula):
-    # the same labels, once as counts by run and once written out
-    monkeypatch.setattr(null_sums, "_RUNS_FROM", 0)
-    monkeypatch.setattr(null_sums, "_POOLED_FROM", 0)
-    monkeypatch.setattr(filling_module, "_RUNS", 128)
-    monkeypatch.setattr(filling_module, "_ENDS", 32)
-    kept = {}
+def test_runs_hold_all_rows_of_a_cell_and_are_short_where_values_are_far_apart():
+    x = np.sort(np.random.default_rng(3).lognormal(0, 1.5, 4000))
+    runs = like_rows([np.ones(4000), x, np.sqrt(x)], [Along(24, (x,))])
+    assert runs.lengths.sum() == 4000
+    assert len(runs.lengths) <= 24
+    np.testing.assert_allclose(runs.lengths @ runs.means[:, 1], x.sum())
+    assert runs.lengths[:3].min() > 20 * runs.lengths[-3:].max()
+    assert runs.lengths.max() <= 4000 / 12 + 1
+    # what is left off the line in each run is small, and is what it says
+    assert runs.normal < 0.03
+    starts = np.cumsum(runs.lengths) - runs.lengths
+    off = 0.0
+    for first, length in zip(starts, runs.lengths, strict=True):
+        own, root = x[first : first + length], np.sqrt(x[first : first + length])
+        assert np.ptp(own) <= np.ptp(x) / 12
+        if length > 2:
+            off += np.linalg.lstsq(np.c_[np.ones(length), own], root, rcond=None)[1].sum()
+    assert runs.lost == pytest.approx(off / (4000 * np.sqrt(x).var()), rel=1e-6)
+    assert 0 < runs.lost < 1e-3
 
-    class Kept(Filling):
-        def counts(self, totals, rng):
-            kept["counts"], kept["lengths"] = super().counts(totals, rng), self.lengths
-            return kept["counts"]
 
-    monkeypatch.setattr(null_sums, "Filling", Kept)
-    monkeypatch.setattr(null_sums, "_LOST", 1e-3)
-    found = []
-    make = null_sums.run_sums
-    monkeypatch.setattr(
-        permutation, "run_sums", lambda *given: found.append((*given, make(*given))) or found[-1][2]
+def test_two_numbers_by_which_rows_differ_make_runs_of_runs():
+    rng = np.random.default_rng(4)
+    x, y = np.sort(rng.random(3000)), rng.random(3000)
+    both = like_rows([x, y, x * y, x - 3 * y], [Along(6, (x,)), Along(5, (y,))])
+    assert both.lengths.sum() == 3000
+    assert len(both.lengths) == 30
+    assert both.slopes.shape == (2, 30, 4)
+    np.testing.assert_allclose(
+        both.lengths @ both.means, [x.sum(), y.sum(), x @ y, (x - 3 * y).sum()]
     )
-    audit(table(8000)).counterfactual(formula, n_perm=1, seed=1)
-    engine, rows, by_run = found[0]
-    assert by_run is not None
-    assert (kept["lengths"] > 1).any()
-    fast = by_run.replicates(streams(3, 1, 1)[0])
-    labels = np.concatenate([np.repeat(np.arange(6), c) for c in kept["counts"].T.astype(int)])
-    if len(labels) < rows.n:  # without group columns the treated are counts by cell alone
-        for cell in range(4):
-            y, s = divmod(cell, 2)
-            n = fast.observed[0, :, y, s].astype(int)
-            own = labels[engine.bounds[cell] : engine.bounds[cell + 1]]
-            labels = np.r_[labels, np.repeat(np.arange(6), n - np.bincount(own, minlength=6))]
-    plain = engine.replicates(labels[None].astype(np.uint8))
-    np.testing.assert_array_equal(fast.observed, plain.observed)
-    sd = np.sqrt(plain.cells.sum(axis=(2, 3))[..., None, None])
-    assert np.max(np.abs(fast.cells - plain.cells) / sd) < 0.05
-    np.testing.assert_allclose(fast.wald, plain.wald, rtol=0.02)
+    assert both.lost < 1e-3
+    one = like_rows([x, y, x * y, x - 3 * y], [Along(30, (x,))])
+    assert one.lost > 0.5
+    assert not alike([both, one])
 
 
-@pytest.mark.parametrize("formula", ["d ~ age + s", "d ~ sex * race + age + s"])
-def test_labels_by_run_give_the_null_of_labels_by_row(monkeypatch, formula):
+def test_slopes_of_a_run_give_its_covariance_where_columns_are_linear():
+    rng = np.random.default_rng(7)
+    x = np.sort(rng.random(60))
+    y = x + 0.02 * rng.random(60)  # of which little is left beside the first
+    runs = like_rows([x, y, x - 3 * y], [Along(4, (x,)), Along(3, (y,))])
+    assert runs.lost < 1e-9
+    order = np.argsort(x)  # runs along x, in each of which rows are sorted by y
+    first = np.flatnonzero(np.diff(_quarter(x), prepend=-1))
+    order = np.concatenate([part[np.argsort(y[part])] for part in np.split(order, first[1:])])
+    start = 0
+    for length, slopes in zip(runs.lengths, runs.slopes.transpose(1, 0, 2), strict=True):
+        own = order[start : start + length]
+        if length > 1:
+            wanted = np.cov(np.array([x, y, x - 3 * y])[:, own])
+            np.testing.assert_allclose(slopes.T @ slopes, wanted, atol=1e-12)
+        start += length
+
+
+def _quarter(x):
+    way = np.arange(60) / 59 + (x - x[0]) / (x[-1] - x[0])
+    return np.minimum((way * 2).astype(int), 3)
+
+
+def test_sums_from_tables_have_the_moments_of_a_random_permutation():
+    cells, sizes = tuple(cells_of(900, 0, 593, 7)), np.array([700, 500, 0, 300])
+    R = 6000
+    sums = LabelTables(cells, sizes).sums(R, np.random.default_rng(2))
+    assert sums.shape == (R, 4, 4, 3)
+    # no more and no less than there is, in every replicate
+    totals = np.array([c.lengths @ c.means for c in cells])
+    np.testing.assert_allclose(sums.sum(axis=2), np.broadcast_to(totals, (R, 4, 3)), rtol=1e-10)
+    np.testing.assert_array_equal(sums[..., 0].sum(axis=1), np.broadcast_to(sizes, (R, 4)))
+    assert not sums[:, 1].any()
+    assert not sums[:, :, 2].any()
+    # labels of a cell are hypergeometric
+    for cell, n in ((0, 900), (2, 593), (3, 7)):
+        for k in (0, 1, 3):
+            law, count = stats.hypergeom(1500, sizes[k], n), sums[:, cell, k, 0]
+            assert abs(count.mean() - law.mean()) < 5 * law.std() / np.sqrt(R)
+            assert count.std() == pytest.approx(law.std(), rel=0.05)
+    # mean and covariance of a label's sums over all columns and cells
+    rows = []
+    rng = np.random.default_rng(1)
+    for place, size in enumerate((900, 0, 593, 7)):
+        x = np.sort(np.exp(rng.standard_normal(size)))
+        own = np.zeros((size, 4, 2))
+        own[:, place, 0], own[:, place, 1] = 1, x
+        rows.append(own.reshape(size, 8))
+    columns = np.concatenate(rows)
+    spread = np.cov(columns.T)
+    wanted = np.kron(np.diag(sizes) - np.outer(sizes, sizes) / 1500, spread)
+    found = sums[..., :2].transpose(0, 2, 1, 3).reshape(R, -1)
+    scale = np.sqrt(np.outer(*(np.maximum(np.diag(wanted), 1e-9),) * 2))
+    assert np.abs((np.cov(found.T) - wanted) / scale).max() < 5 / np.sqrt(R)
+    means = np.kron(sizes / 1500, columns.sum(axis=0))
+    error = np.sqrt(np.maximum(np.diag(wanted), 1e-18) / R)
+    assert np.abs((found.mean(axis=0) - means) / error).max() < 5
+
+
+def test_the_shape_of_sums_from_tables_is_that_of_permuted_rows():
+    # few rows of a skewed column, of which the normal law draws as much as is allowed
+    x = np.sort(np.random.default_rng(5).lognormal(0, 1, 2000))
+    cell = like_rows([np.ones(2000), x], [Along(4, (x,))])
+    assert 0.02 < cell.normal < 0.2
+    sizes = np.array([30, 1970])
+    rng = np.random.default_rng(6)
+    fast = LabelTables((cell,), sizes).sums(20_000, rng)[:, 0, 0, 1]
+    slow = np.array([x[rng.permutation(2000)[:30]].sum() for _ in range(20_000)])
+    assert stats.ks_2samp(fast, slow).pvalue > 1e-3
+    assert stats.skew(fast) == pytest.approx(stats.skew(slow), abs=0.1)
+
+
+@pytest.fixture
+def tables(monkeypatch):
+    """Turn tables on for small data, and note whether they were used."""
+    found = []
+    monkeypatch.setattr(null_sums, "_POOLED_FROM", 0)
+    for name in ("tables_engine", "outcome_tables"):
+        make = getattr(permutation, name)
+        monkeypatch.setattr(
+            permutation, name, lambda *given, make=make: found.append(make(*given)) or found[-1]
+        )
+
+    def use(wanted):
+        monkeypatch.setattr(label_tables, "_FROM", 0 if wanted else 10**9)
+        monkeypatch.setattr(label_tables, "_ROWS_A_GROUP", 0)
+        found.clear()
+        return found
+
+    return use
+
+
+MODELS = [
+    ("d ~ age + s", {}),
+    ("d ~ sex * race + age + s", {}),
+    ("d ~ age + s", {"outcome_model": "y ~ age + s"}),
+    ("d ~ sex * race + age + s", {"outcome_model": "y ~ sex + race + age"}),
+    ("d ~ sex + s", {"outcome_model": "y ~ race + age + s", "estimator": "plugin"}),
+]
+
+
+@pytest.mark.parametrize(("formula", "options"), MODELS)
+def test_labels_from_tables_give_the_null_of_labels_by_row(tables, formula, options):
     a = audit(table(6000))
     nulls = []
-    monkeypatch.setattr(null_sums, "_POOLED_FROM", 0)
-    monkeypatch.setattr(null_sums, "_LOST", 1e-3)
-    for limit in (10**9, 0):
-        monkeypatch.setattr(null_sums, "_RUNS_FROM", limit)
-        nulls.append(a.counterfactual(formula, n_perm=400, seed=3))
+    for wanted in (False, True):
+        found = tables(wanted)
+        nulls.append(a.counterfactual(formula, n_perm=400, seed=3, **options))
+        assert [engine is not None for engine in found] == [wanted]
+    assert nulls[0].null.method == nulls[1].null.method
     names = list(nulls[0].cohort.groups.names)
     for metric in METRICS:
         x, y = (r.null_draws[metric][names].to_numpy() for r in nulls)
@@ -365,21 +449,37 @@ def test_labels_by_run_give_the_null_of_labels_by_row(monkeypatch, formula):
         assert stats.ks_2samp(*(r.null.wald[:, k] for r in nulls)).pvalue > 1e-4
 
 
-def test_rows_that_differ_within_runs_are_added_up_one_by_one(monkeypatch):
-    monkeypatch.setattr(null_sums, "_RUNS_FROM", 0)
-    monkeypatch.setattr(null_sums, "_POOLED_FROM", 0)
-    monkeypatch.setattr(filling_module, "_RUNS", 16)
-    monkeypatch.setattr(filling_module, "_ENDS", 1)
-    answers = []
-    make = null_sums.run_sums
-    monkeypatch.setattr(
-        permutation, "run_sums", lambda *given: answers.append(make(*given)) or answers[-1]
-    )
-    audit(table(6000)).counterfactual("d ~ age + s", n_perm=1, seed=1)
+@pytest.mark.parametrize(("formula", "options"), MODELS)
+def test_tables_depend_on_no_order_of_rows_and_no_number_of_workers(tables, formula, options):
+    t = table(6000)
+    draws = []
+    for data, jobs in ((t, 1), (t, 2), (t.sample(frac=1, random_state=4), 1)):
+        found = tables(True)
+        draws.append(
+            audit(data)
+            .counterfactual(formula, n_perm=60, seed=2, n_jobs=jobs, **options)
+            .null_draws
+        )
+        assert found[0] is not None
+    np.testing.assert_array_equal(draws[0], draws[1])
+    np.testing.assert_allclose(draws[0], draws[2], atol=1e-10)
+
+
+def test_rows_that_differ_in_more_are_added_up_one_by_one(tables):
+    found = tables(True)
     t = table(6000)
     t["w"] = np.random.default_rng(1).uniform(1, 3, 6000)
-    audit(t, weights="w").counterfactual("d ~ age + s", n_perm=1, seed=1)
-    assert answers == [None, None]
+    weighted = audit(t, weights="w")
+    weighted.counterfactual("d ~ age + s", n_perm=1, seed=1)
+    weighted.counterfactual("d ~ age + s", outcome_model="y ~ age", n_perm=1, seed=1)
+    assert found == [None, None]
+    perm = np.random.default_rng(2).permuted(np.tile(np.arange(6000), (2, 1)), axis=1)
+    audit(t).counterfactual("d ~ age + s", permutations=perm)  # labels that are given are used
+    assert len(found) == 2
+    # few rows a group: the labels of all rows take less time
+    label_tables._ROWS_A_GROUP = 2000
+    audit(t).counterfactual("d ~ age + s", n_perm=1, seed=1)
+    assert found[2:] == [None]
 
 
 @pytest.mark.parametrize("formula", ["d ~ age + s", "d ~ sex * race + age + s"])

@@ -183,15 +183,46 @@ class _Run:
 
 
 @dataclass(frozen=True)
+class _ScoreColumns:
+    """How the scores of one model, or derivatives in its coefficients, are read from sums.
+
+    A column of the design that is one number per group needs no sums of its own: those of what all
+    columns are multiplied with tell them.
+    """
+
+    factor: int  # column of sums of the factor by itself
+    own: slice  # columns of sums of the factor times the other columns of the design
+    others: NDArray[np.intp]  # which these are among the coefficients
+    of_group: NDArray[np.intp]
+    values: Array  # (4K, g), of the columns that are one number per group
+
+    def totals(self, sums: Array) -> Array:
+        """Sums over all cells for each coefficient, (B, q), of sums (4K, B, width)."""
+        result = np.empty((sums.shape[1], len(self.others) + len(self.of_group)))
+        result[:, self.others] = sums[..., self.own].sum(axis=0)
+        result[:, self.of_group] = sums[..., self.factor].T @ self.values
+        return result
+
+    def along(self, sums: Array, delta: Array) -> Array:
+        """What a step `delta` (B, q) adds to the cells, (B, 4K)."""
+        added = np.einsum("cbp,bp->bc", sums[..., self.own], delta[:, self.others])
+        added += sums[..., self.factor].T * (delta[:, self.of_group] @ self.values.T)
+        return np.asarray(added)
+
+
+@dataclass(frozen=True)
 class OnePassPlan:
     """Columns, and blocks of rows that stay in cache, each cut into runs of one cell.
 
     Attributes
     ----------
-    columns : (n, 2 + q) or (n, 2 + 2q) float32 array
-        What a row adds to the cell of an event (or to its own), its sampling weight, scores in the
-        q coefficients, and the derivatives of the first if every replicate has its own.
+    columns : (n, c) float32 array
+        What a row adds to the cell of an event (or to its own), its sampling weight, and what
+        `scores` and `slopes` are read from.
     blocks : tuple of (slice, runs)
+    scores, slopes : tuples of _ScoreColumns
+        Of each model: its scores, and the derivatives of the first column in its coefficients if
+        every replicate has its own.
     information : (q, q) array
     slope : (4K, q) array or None
         Derivatives of the cell sums in the full sample; None if every replicate has its own.
@@ -202,6 +233,8 @@ class OnePassPlan:
 
     columns: NDArray[np.float32]
     blocks: tuple[tuple[slice, tuple[_Run, ...]], ...]
+    scores: tuple[_ScoreColumns, ...]
+    slopes: tuple[_ScoreColumns, ...]
     information: Array
     slope: Array | None
     split: bool
@@ -229,33 +262,66 @@ def one_pass_plan(models: CounterfactualModels, added: Contributions) -> OnePass
     """
     rows = models.rows
     at = rows.canonical(*models.keys, by_group=True)
-    q = sum(model.design.shape[1] for model in added.models)
     own_slope = rows.n < _ONE_SLOPE_FROM
-    columns = np.empty((rows.n, 2 + (1 + own_slope) * q), dtype=np.float32)
+    width = 2
+    scores: list[_ScoreColumns] = []
+    slopes: list[_ScoreColumns] = []
+    parts: list[tuple[_ScoreColumns, Array, Array]] = []  # with factor and design
+    for model, derivative in zip(added.models, added.derivative, strict=True):
+        wanted = [(scores, model.residual, model.design)]
+        wanted += [(slopes, derivative[:, -1], model.at)] if own_slope else []
+        for kind, factor, X in wanted:
+            kind.append(_score_columns(X, rows, at, width))
+            parts.append((kind[-1], factor, X))
+            width = kind[-1].own.stop
+    columns = np.empty((rows.n, width), dtype=np.float32)
     for start in range(0, rows.n, _GATHERED):  # as a whole, the rows in order would be a copy
         some = at.order[start : start + _GATHERED]
         part = columns[start : start + _GATHERED]
         a = 1.0 if rows.weights is None else rows.weights[some]
         part[:, 0], part[:, 1] = added.value[some, -1] * a, a
-        first = 2
-        for model, derivative in zip(added.models, added.derivative, strict=True):
-            p = model.design.shape[1]
-            residual = (model.residual[some] * a)[:, None]
-            np.multiply(residual, model.design[some], out=part[:, first : first + p])
-            if own_slope:
-                slope = (derivative[some, -1] * a)[:, None]
-                np.multiply(slope, model.at[some], out=part[:, first + q : first + q + p])
-            first += p
+        for read, factor, X in parts:
+            part[:, read.factor] = factor[some] * a
+            here = X[some] if len(read.of_group) == 0 else X[np.ix_(some, read.others)]
+            np.multiply((factor[some] * a)[:, None], here, out=part[:, read.own])
     cell = cell_codes(at.rows.y, at.rows.s, at.rows.group)
     # sums of sorted rows, so that they do not depend on the order in which rows came
     slope = None if own_slope else _full_slopes(added, rows, at)
     return OnePassPlan(
         columns,
         _row_blocks(cell),
+        tuple(scores),
+        tuple(slopes),
         block_information(added.models, rows.weights),
         slope,
         added.cell.shape[1] == 2,
         at,
+    )
+
+
+def _score_columns(X: Array, rows: Rows, at: Arrangement, first: int) -> _ScoreColumns:
+    """Find the columns that are one number per group; sums begin at column `first`."""
+    K = rows.n_groups
+    one_row = np.zeros(K, dtype=np.intp)
+    one_row[rows.group] = np.arange(rows.n)
+    values = X[one_row]
+    same = np.ones(X.shape[1], dtype=bool)
+    for start in range(0, rows.n, _GATHERED):
+        at_most = np.flatnonzero(same)
+        if not len(at_most):
+            break
+        here, group = X[start : start + _GATHERED], rows.group[start : start + _GATHERED]
+        if len(at_most) < X.shape[1]:
+            here = here[:, at_most]
+        same[at_most] = (here == values[:, at_most][group]).all(axis=0)
+    others, of_group = np.flatnonzero(~same), np.flatnonzero(same)
+    in_order = values[at.groups][:, of_group]  # groups by their new numbers
+    return _ScoreColumns(
+        first,
+        slice(first + 1, first + 1 + len(others)),
+        others,
+        of_group,
+        np.repeat(in_order, 4, axis=0),
     )
 
 
@@ -298,7 +364,7 @@ def one_pass(plan: OnePassPlan, *blocks: Stream) -> Part:
     """
     rngs = [(block.generator(), block.size) for block in blocks]
     B = sum(size for _, size in rngs)
-    K, q, width = plan.at.rows.n_groups, len(plan.information), plan.columns.shape[1]
+    K, width = plan.at.rows.n_groups, plan.columns.shape[1]
     sums = np.zeros((4 * K, B, width))
     size = np.zeros(B)
     weights = np.empty((B, _BLOCK), dtype=np.float32)
@@ -313,11 +379,13 @@ def one_pass(plan: OnePassPlan, *blocks: Stream) -> Part:
     mass, observed = sums[..., 0].T, sums[..., 1].T
     if plan.at.rows.weights is None:
         size = observed.sum(axis=1)
-    if q:
-        score = sums[..., 2 : 2 + q].sum(axis=0)
+    if plan.scores:
+        score = np.hstack([model.totals(sums) for model in plan.scores])
         delta = solve_information(plan.information, score.T).T
         if plan.slope is None:
-            mass = mass + np.einsum("cbp,bp->bc", sums[..., 2 + q :], delta)
+            ends = np.cumsum([len(m.others) + len(m.of_group) for m in plan.slopes])
+            for model, step in zip(plan.slopes, np.split(delta, ends[:-1], axis=1), strict=True):
+                mass = mass + model.along(sums, step)
         else:
             mass = mass + delta @ plan.slope.T
     cells, observed = (values.reshape(B, K, 2, 2) for values in (mass, observed))

@@ -18,14 +18,19 @@ from cfair.estimators.confusion import ratio
 from cfair.estimators.ipw import rates_from_cells
 from cfair.inference.contributions import without_rounding
 from cfair.inference.equality import logit_wald
+from cfair.inference.label_sums import label_sums
+from cfair.inference.label_tables import Along, LabelTables, alike, large_enough, like_rows
 from cfair.inference.null_design import null_design
-from cfair.inference.null_sums import label_sums
 from cfair.inference.refit import CounterfactualModels, Part
+from cfair.inference.resampling import Stream
 from cfair.inference.rows import Arrangement
 from cfair.nuisance.binary import BinaryModel
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
+
+# Runs of a cell along the probability of treatment, and in each of them along that of the outcome.
+_RUNS = 8
 
 
 @dataclass(frozen=True)
@@ -43,84 +48,58 @@ class Shift:
     scores: Array
     basis: Array
 
-    def step(self, labels: Integers) -> Array:
+    def arranged(self, at: Arrangement) -> Shift:
+        """The same for rows and groups in another order.
+
+        Parameters
+        ----------
+        at : Arrangement
+
+        Returns
+        -------
+        Shift
+        """
+        return Shift(self.scores[at.order], self.basis[at.groups])
+
+    def step(self, sums: Array) -> Array:
         """Shift of the linear predictor of every group.
 
         Parameters
         ----------
-        labels : (R, n) array of unsigned int
+        sums : (R, K, 2) array
+            Of the scores by label.
 
         Returns
         -------
         (R, K) array
         """
-        K, n = len(self.basis), labels.shape[1]
+        K = len(self.basis)
         if not self.basis.shape[1]:
-            return np.zeros((len(labels), K))
-        sums = label_sums(labels, self.scores, np.array([0, n]), K)[:, 0]
+            return np.zeros((len(sums), K))
         columns = np.column_stack([np.ones(K), self.basis])
         information = (columns.T * sums[..., 1][:, None, :]) @ columns
         solved = np.linalg.solve(information, (sums[..., 0] @ columns)[:, :, None])[:, :, 0]
         return np.asarray(solved @ columns.T)
 
 
-@dataclass(frozen=True)
-class OutcomeSums:
-    """Replicates from sums by label, for AIPW and for the outcome model alone.
-
-    Attributes
-    ----------
-    n_groups : int
-    bounds : (9,) array of int
-        Limits of the cells: the untreated by Y and S, then the treated.
-    everyone : (n, 7) array
-        Sampling weight a; a times score, its first and second derivative in the outcome model's
-        linear predictor; a squared times 1, score, score squared.
-    untreated : (n0, 5) array
-        a times the odds of treatment times (Y - mu0) and times the two derivatives of mu0; the
-        weight and its square, for effective sizes.
-    treatment, outcome : Shift or None
-    """
-
-    n_groups: int
-    bounds: NDArray[np.intp]
-    everyone: Array
-    untreated: Array
-    treatment: Shift | None
-    outcome: Shift | None
-
-    def replicates(self, labels: Integers) -> Part:
-        """Cells, counts and Wald statistics under each row of labels.
-
-        Parameters
-        ----------
-        labels : (R, n) array of unsigned int
-
-        Returns
-        -------
-        Part
-        """
-        R, K = len(labels), self.n_groups
-        sums = label_sums(labels, self.everyone, self.bounds, K)  # (R, 8, K, 7): D, Y, S
-        sums = sums.reshape(R, 2, 2, 2, K, -1)
-        observed = sums[..., 0].sum(axis=1).transpose(0, 3, 1, 2)
-        total, score, first, second, *squares = np.moveaxis(sums.sum(axis=(1, 2)), -1, 0)
-        some = labels[:, : len(self.untreated)]
-        free = label_sums(some, self.untreated, self.bounds[:5], K).reshape(R, 2, 2, K, -1)
-        residual, slope, curve = np.moveaxis(free[..., :3].sum(axis=1), -1, 0)
-        delta = self._step(self.outcome, labels)[:, None, :]
-        factor = np.expm1(self._step(self.treatment, labels))[:, None, :]
-        events = score + delta * first + delta**2 * second
-        events = events + factor * (residual - delta * slope - delta**2 * curve)
-        cells = np.stack([total - events, events], axis=1).transpose(0, 3, 1, 2)  # R, K, Y, S
-        cells = without_rounding(cells)
-        wald = _walds(cells, squares, free[..., 3:].transpose(4, 0, 3, 1, 2))
-        return Part(cells, observed, 0, np.zeros(0), wald)
-
-    def _step(self, shift: Shift | None, labels: Integers) -> Array:
-        if shift is None:
-            return np.zeros((len(labels), self.n_groups))
-        return shift.step(labels)
+def _replicates(
+    everyone: Array, untreated: Array, treatment: Array | float, outcome: Array | float
+) -> Part:
+    """Cells, counts and Wald statistics from sums by cell and label, and shifts by label."""
+    R, _, K, _ = everyone.shape
+    sums = everyone.reshape(R, 2, 2, 2, K, -1)  # D, Y, S
+    observed = sums[..., 0].sum(axis=1).transpose(0, 3, 1, 2)
+    total, score, first, second, *squares = np.moveaxis(sums.sum(axis=(1, 2)), -1, 0)
+    free = untreated.reshape(R, 2, 2, K, -1)
+    residual, slope, curve = np.moveaxis(free[..., :3].sum(axis=1), -1, 0)
+    delta = np.broadcast_to(outcome, (R, K))[:, None, :]
+    factor = np.expm1(np.broadcast_to(treatment, (R, K)))[:, None, :]
+    events = score + delta * first + delta**2 * second
+    events = events + factor * (residual - delta * slope - delta**2 * curve)
+    cells = np.stack([total - events, events], axis=1).transpose(0, 3, 1, 2)  # R, K, Y, S
+    cells = without_rounding(cells)
+    wald = _walds(cells, squares, free[..., 3:].transpose(4, 0, 3, 1, 2))
+    return Part(cells, observed, 0, np.zeros(0), wald)
 
 
 def _walds(cells: Array, squares: list[Array], base: Array) -> Array:
@@ -162,6 +141,131 @@ def can_shift(models: CounterfactualModels) -> bool:
     return True
 
 
+# -- columns over the rows ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """What does not depend on the labels, over the rows as they came.
+
+    Attributes
+    ----------
+    everyone : (n, 7) array
+        Sampling weight a; a times score, its first and second derivative in the outcome model's
+        linear predictor; a squared times 1, score, score squared.
+    untreated : (n, 5) array
+        a times the odds of treatment times (Y - mu0) and times the two derivatives of mu0; the
+        weight and its square, for effective sizes. 0 for the treated.
+    pi, mu : (n,) arrays
+        Probabilities of the fits without labels, of treatment and of the outcome without it; all
+        columns are functions of them within a cell. `pi` is 0 with an outcome model alone.
+    treatment, outcome : Shift or None
+    """
+
+    everyone: Array
+    untreated: Array
+    pi: Array
+    mu: Array
+    treatment: Shift | None
+    outcome: Shift | None
+
+
+def _columns(models: CounterfactualModels) -> _Columns:
+    rows = models.rows
+    y, d = rows.y.astype(np.float64), rows.d
+    a = np.ones(rows.n) if rows.weights is None else rows.weights
+    mu, outcome = _without_labels(models, models.outcome, models.mu0)
+    v = mu * (1 - mu)
+    v2 = v * (1 - 2 * mu) / 2
+    pi, treatment = np.zeros(rows.n), None
+    if models.estimator == "plugin":
+        weight, odds = np.zeros(rows.n), np.zeros(rows.n)
+        base = (d == 0).astype(np.float64)
+    else:
+        pi, treatment = _without_labels(models, models.treatment, models.pi)
+        cut = np.clip(pi, *models.truncation)
+        weight = np.where(d == 0, 1 / (1 - cut), 0.0)
+        odds = np.where((d == 0) & (pi == cut), weight - 1, 0.0)
+        base = weight
+    phi = mu + weight * (y - mu)
+    rest = 1 - weight
+    everyone = np.column_stack(
+        [a, a * phi, a * rest * v, a * rest * v2, a**2, a**2 * phi, (a * phi) ** 2]
+    )
+    untreated = np.column_stack(
+        [a * odds * (y - mu), a * odds * v, a * odds * v2, a * base, (a * base) ** 2]
+    )
+    return _Columns(everyone, untreated, pi, mu, treatment, outcome)
+
+
+def _without_labels(
+    models: CounterfactualModels, model: BinaryModel | None, known: Array | None
+) -> tuple[Array, Shift | None]:
+    """Probabilities of the fit without labels, and what labels do to it."""
+    if model is None:
+        assert known is not None
+        return known, None
+    start = model.without_labels
+    here = expit(model.train.matrix @ start)
+    wanted = here if model.at[0] is model.train else expit(model.at[0].matrix @ start)
+    a = np.ones(len(here)) if model.weights is None else model.weights
+    used = model.used * a
+    scores = np.column_stack([used * (model.target - here), used * here * (1 - here)])
+    basis = null_design(model, None, models.truncation).group_basis(models.rows.sizes)
+    return wanted, Shift(scores, basis)
+
+
+# -- from the labels of every row -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OutcomeSums:
+    """Replicates from sums by label, for AIPW and for the outcome model alone.
+
+    Attributes
+    ----------
+    n_groups : int
+    bounds : (9,) array of int
+        Limits of the cells: the untreated by Y and S, then the treated.
+    everyone : (n, 7) array
+    untreated : (n0, 5) array
+    treatment, outcome : Shift or None
+    """
+
+    n_groups: int
+    bounds: NDArray[np.intp]
+    everyone: Array
+    untreated: Array
+    treatment: Shift | None
+    outcome: Shift | None
+
+    def replicates(self, labels: Integers) -> Part:
+        """Cells, counts and Wald statistics under each row of labels.
+
+        Parameters
+        ----------
+        labels : (R, n) array of unsigned int
+
+        Returns
+        -------
+        Part
+        """
+        K = self.n_groups
+        some = labels[:, : len(self.untreated)]
+        return _replicates(
+            label_sums(labels, self.everyone, self.bounds, K),
+            label_sums(some, self.untreated, self.bounds[:5], K),
+            self._step(self.treatment, labels),
+            self._step(self.outcome, labels),
+        )
+
+    def _step(self, shift: Shift | None, labels: Integers) -> Array | float:
+        if shift is None or not shift.basis.shape[1]:
+            return 0.0
+        every = np.array([0, labels.shape[1]])
+        return shift.step(label_sums(labels, shift.scores, every, self.n_groups)[:, 0])
+
+
 def outcome_sums(models: CounterfactualModels, at: Arrangement) -> OutcomeSums:
     """Compute once what does not depend on the labels.
 
@@ -176,46 +280,96 @@ def outcome_sums(models: CounterfactualModels, at: Arrangement) -> OutcomeSums:
     -------
     OutcomeSums
     """
-    rows = at.rows
-    y, d = rows.y.astype(np.float64), rows.d
-    a = np.ones(rows.n) if rows.weights is None else rows.weights
-    mu, outcome = _without_labels(models, models.outcome, models.mu0, at)
-    v = mu * (1 - mu)
-    v2 = v * (1 - 2 * mu) / 2
-    if models.estimator == "plugin":
-        weight, odds, treatment = np.zeros(rows.n), np.zeros(rows.n), None
-        base = (d == 0).astype(np.float64)
-    else:
-        pi, treatment = _without_labels(models, models.treatment, models.pi, at)
-        cut = np.clip(pi, *models.truncation)
-        weight = np.where(d == 0, 1 / (1 - cut), 0.0)
-        odds = np.where((d == 0) & (pi == cut), weight - 1, 0.0)
-        base = weight
-    phi = mu + weight * (y - mu)
-    rest = 1 - weight
-    everyone = np.column_stack(
-        [a, a * phi, a * rest * v, a * rest * v2, a**2, a**2 * phi, (a * phi) ** 2]
+    columns = _columns(models)
+    bounds = np.searchsorted(at.rows.cell, np.arange(9))
+    return OutcomeSums(
+        at.rows.n_groups,
+        bounds,
+        columns.everyone[at.order],
+        columns.untreated[at.order[: bounds[4]]],
+        None if columns.treatment is None else columns.treatment.arranged(at),
+        None if columns.outcome is None else columns.outcome.arranged(at),
     )
-    bounds = np.searchsorted(rows.cell, np.arange(9))
-    n0 = int(bounds[4])
-    untreated = np.column_stack(
-        [a * odds * (y - mu), a * odds * v, a * odds * v2, a * base, (a * base) ** 2]
-    )[:n0]
-    return OutcomeSums(rows.n_groups, bounds, everyone, untreated, treatment, outcome)
 
 
-def _without_labels(
-    models: CounterfactualModels, model: BinaryModel | None, known: Array | None, at: Arrangement
-) -> tuple[Array, Shift | None]:
-    """Probabilities of the fit without labels, and what labels do to it, in the arrangement."""
-    if model is None:
-        assert known is not None
-        return known[at.order], None
-    start = model.without_labels
-    here = expit(model.train.matrix @ start)
-    wanted = here if model.at[0] is model.train else expit(model.at[0].matrix @ start)
-    a = np.ones(len(here)) if model.weights is None else model.weights
-    used = model.used * a
-    scores = np.column_stack([used * (model.target - here), used * here * (1 - here)])
-    basis = null_design(model, None, models.truncation).group_basis(models.rows.sizes)
-    return wanted[at.order], Shift(scores[at.order], basis[at.groups])
+# -- from tables ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OutcomeTables:
+    """Replicates from tables of runs by label, for AIPW and for the outcome model alone.
+
+    Attributes
+    ----------
+    tables : LabelTables
+        Cells of the untreated by Y and S, then of the treated; columns of everyone, of the
+        untreated, and the scores of treatment and outcome.
+    treatment, outcome : Shift or None
+        With groups by their new numbers.
+    """
+
+    tables: LabelTables
+    treatment: Shift | None
+    outcome: Shift | None
+
+    def replicates(self, block: Stream) -> Part:
+        """Cells, counts and Wald statistics of a block of replicates.
+
+        Parameters
+        ----------
+        block : Stream
+
+        Returns
+        -------
+        Part
+        """
+        sums = self.tables.sums(block.size, block.generator())
+        last = 12
+        shifts: list[Array | float] = []
+        for shift in (self.treatment, self.outcome):
+            if shift is None:
+                shifts.append(0.0)
+                continue
+            shifts.append(shift.step(sums[..., last : last + 2].sum(axis=1)))
+            last += 2
+        return _replicates(sums[..., :7], sums[:, :4, :, 7:12], *shifts)
+
+
+def outcome_tables(models: CounterfactualModels, rank: NDArray[np.intp]) -> OutcomeTables | None:
+    """Count labels by runs of rows with about the same fitted probabilities.
+
+    Parameters
+    ----------
+    models : CounterfactualModels
+        For which `can_shift` holds.
+    rank : (K,) array of int
+        New number of each group.
+
+    Returns
+    -------
+    OutcomeTables or None
+        None in smaller data, for very many groups, with sampling weights, and where rows of a run
+        differ too much.
+    """
+    rows = models.rows
+    if rows.weights is not None or not large_enough(rows.n, rows.n_groups):
+        return None
+    columns, cell, groups = _columns(models), rows.cell, np.argsort(rank)
+    shifts = [shift for shift in (columns.treatment, columns.outcome) if shift is not None]
+    all_of = [columns.everyone, columns.untreated, *(shift.scores for shift in shifts)]
+    cells = []
+    for c in range(8):
+        own = np.flatnonzero(cell == c)
+        own = own[np.lexsort([columns.mu[own], columns.pi[own]])]
+        pi, mu = np.clip(columns.pi[own], *models.truncation), columns.mu[own]
+        weight = 1 / (1 - pi)
+        by_treatment = (weight, np.log(weight)) if c < 4 else (pi,)
+        values = [v for part in all_of for v in part[own].T]
+        cells.append(like_rows(values, [Along(_RUNS, by_treatment), Along(_RUNS, (mu,))]))
+    if not alike(cells):
+        return None
+    treatment, outcome = (
+        None if shift is None else Shift(shift.scores, shift.basis[groups])
+        for shift in (columns.treatment, columns.outcome)
+    )
+    return OutcomeTables(LabelTables(tuple(cells), rows.sizes[groups]), treatment, outcome)

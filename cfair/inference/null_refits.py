@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from cfair.inference.null_sums import StackedMoments, batched_wald
+from cfair.inference.null_wald import StackedMoments, batched_wald
 from cfair.inference.refit import CounterfactualModels, Part
 from cfair.inference.resampling import STREAM
 from cfair.inference.rows import Rows

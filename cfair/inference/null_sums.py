@@ -7,197 +7,33 @@ the fit without labels needs only such sums too, and multiplies the odds of a gr
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from cfair.estimators.confusion import ratio
-from cfair.inference.equality import logit_wald
-from cfair.inference.filling import Filling
-from cfair.inference.influence import ERROR_RATES
+from cfair.inference.label_sums import label_sums
+from cfair.inference.label_tables import (
+    Along,
+    LabelTables,
+    LikeRows,
+    alike,
+    large_enough,
+    like_rows,
+)
 from cfair.inference.moments import cross_product, sums_by_cell
 from cfair.inference.null_design import NullDesign, NullFit
+from cfair.inference.null_wald import StackedMoments, batched_wald
 from cfair.inference.refit import Part
 from cfair.inference.resampling import Stream
 from cfair.inference.rows import Arrangement, Rows
-from cfair.nuisance.logistic import solve_information
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
 
-_ENTRIES = 100_000  # of a sparse matrix that stays in cache
-_RUNS_FROM = 100_000  # from here labels are counted by runs of rows
-_RUNS_UP_TO = 64  # groups, each of which takes two looks at every byte
-_LOST = 1e-6  # of the variance within runs: an error of 0.001 standard deviations of the null
-_POOLED_FROM = 100_000  # from here covariates are independent of permuted labels for the variance
-
-
-# -- sums and their Wald statistics ---------------------------------------------------------------
-
-
-def label_sums(labels: Integers, columns: Array, bounds: NDArray[np.intp], n_groups: int) -> Array:
-    """Sums of columns by replicate, cell and label.
-
-    Parameters
-    ----------
-    labels : (R, n) array of unsigned int
-    columns : (n, c) array
-    bounds : (cells + 1,) array
-        Limits of the cells, which are runs of rows.
-    n_groups : int
-
-    Returns
-    -------
-    (R, cells, K, c) array
-    """
-    c = columns.shape[1]
-    if c == 1:
-        return _sums_of_one(labels, columns[:, 0], bounds, n_groups)[..., None]
-    # nanoseconds a row: making indicators and multiplying, against adding rows to their sums
-    if n_groups * (0.8 + 0.08 * c) > 2.5 + 0.5 * c:
-        return _sums_by_adding(labels, columns, bounds, n_groups)
-    return _sums_by_indicators(labels, columns, bounds, n_groups)
-
-
-def _codes(labels: Integers, bounds: NDArray[np.intp], n_groups: int) -> NDArray[np.int32]:
-    """Number of the replicate, cell and label of every row, (R, n)."""
-    cells = np.arange(len(bounds) - 1, dtype=np.int32) * n_groups
-    replicates = np.arange(len(labels), dtype=np.int32) * np.int32(len(cells) * n_groups)
-    return labels + np.repeat(cells, np.diff(bounds)) + replicates[:, None]
-
-
-def _sums_of_one(labels: Integers, column: Array, bounds: NDArray[np.intp], n_groups: int) -> Array:
-    """Counts of the labels in each cell if the column is 1, and sums of it otherwise."""
-    (R, n), size = labels.shape, (len(bounds) - 1) * n_groups
-    counted = bool((column == 1).all())
-    out = np.empty((R, size))
-    together = max(1, _ENTRIES // max(n, 1))
-    for first in range(0, R, together):
-        code = _codes(labels[first : first + together], bounds, n_groups)
-        weights = None if counted else np.tile(column, len(code))
-        found = np.bincount(code.ravel(), weights, len(code) * size)
-        out[first : first + together] = found.reshape(-1, size)
-    return out.reshape(R, len(bounds) - 1, n_groups)
-
-
-def _sums_by_adding(
-    labels: Integers, columns: Array, bounds: NDArray[np.intp], n_groups: int
-) -> Array:
-    """Add each row to the sums of its cell and label: a product with a sparse matrix of ones."""
-    (R, n), c, size = labels.shape, columns.shape[1], (len(bounds) - 1) * n_groups
-    out = np.empty((R, size, c))
-    together = max(1, _ENTRIES // max(n, 1))  # replicates of small data share a product
-    for first in range(0, R, together):
-        code = _codes(labels[first : first + together], bounds, n_groups)
-        each = np.arange(0, code.size + 1, len(code), dtype=np.int32)
-        ones = sparse.csc_matrix(
-            (np.ones(code.size), code.T.ravel(), each), shape=(size * len(code), n)
-        )
-        out[first : first + together] = np.asarray(ones @ columns).reshape(-1, size, c)
-    return out.reshape(R, len(bounds) - 1, n_groups, c)
-
-
-def _sums_by_indicators(
-    labels: Integers, columns: Array, bounds: NDArray[np.intp], n_groups: int
-) -> Array:
-    """Multiply indicators of the labels with the columns, by blocks of rows."""
-    n_replicates, n_cells, c = len(labels), len(bounds) - 1, columns.shape[1]
-    out = np.zeros((n_replicates, n_cells, n_groups, c))
-    codes = np.arange(n_groups, dtype=labels.dtype)[None, :, None]
-    size = max(64, 2**17 // (n_replicates * n_groups))
-    for cell in range(n_cells):
-        for first in range(bounds[cell], bounds[cell + 1], size):
-            last = min(first + size, bounds[cell + 1])
-            indicator = (labels[:, None, first:last] == codes).astype(np.float64)
-            flat = indicator.reshape(n_replicates * n_groups, last - first) @ columns[first:last]
-            out[:, cell] += flat.reshape(n_replicates, n_groups, c)
-    return out
-
-
-@dataclass(frozen=True)
-class StackedMoments:
-    """The sums of `CellMoments` for a stack of replicates.
-
-    Attributes
-    ----------
-    mass, square : (R, K, 2, 2) arrays
-        Sums of the weights and of their squares.
-    slope, cross : (R, K, 2, 2, p) arrays
-        Sums of the derivatives of the weights, and of ``w (D - pi) x``.
-    information, meat : (p, p) or (R, p, p) arrays
-        One for all replicates, or one each.
-    """
-
-    mass: Array
-    square: Array
-    slope: Array
-    cross: Array
-    information: Array
-    meat: Array
-
-
-def batched_wald(moments: StackedMoments) -> Array:
-    """Logit Wald statistics of cFPR and cFNR in every replicate.
-
-    Parameters
-    ----------
-    moments : StackedMoments
-
-    Returns
-    -------
-    (R, 2) array
-
-    Notes
-    -----
-    The covariance is that of `rate_covariance` with every group a target. The rate of a group
-    rests on its own four cells, so that the derivatives J are (R, K, 2, 2) here and not a matrix
-    over all cells, which makes it affordable in every replicate.
-    """
-    result = np.empty((len(moments.mass), 2))
-    for m, metric in enumerate(ERROR_RATES):
-        numerator, denominator = metric.indicators()
-        total = (moments.mass * denominator).sum(axis=(2, 3))
-        theta = ratio((moments.mass * numerator).sum(axis=(2, 3)), total)
-        jacobian = numerator - np.nan_to_num(theta)[:, :, None, None] * denominator
-        jacobian = jacobian / np.where(total > 0, total, 1.0)[:, :, None, None]
-        kish = np.nan_to_num(ratio(total**2, (moments.square * denominator).sum(axis=(2, 3))))
-        covariance = _group_covariance(moments, jacobian)
-        result[:, m] = logit_wald(theta, covariance, np.maximum(kish, 1e-300))
-    return result
-
-
-def _group_covariance(moments: StackedMoments, jacobian: Array) -> Array:
-    """``J diag(Q) J' + g (J R)' + (J R) g' + g M g'`` in every replicate, (R, K, K)."""
-    slope, cross = (
-        (jacobian[..., None] * sums).sum(axis=(2, 3)) for sums in (moments.slope, moments.cross)
-    )
-    g = _solve_each(moments.information, slope)
-    crossed = g @ cross.transpose(0, 2, 1)
-    index = np.arange(jacobian.shape[1])
-    covariance = np.zeros((*jacobian.shape[:2], len(index)))
-    covariance[:, index, index] = (jacobian**2 * moments.square).sum(axis=(2, 3))
-    covariance += crossed + crossed.transpose(0, 2, 1) + g @ moments.meat @ g.transpose(0, 2, 1)
-    return covariance
-
-
-def _solve_each(information: Array, g: Array) -> Array:
-    """Apply the inverse information to the rows of `g` (R, K, p), one information or one each."""
-    if information.ndim == 2:
-        flat = solve_information(information, g.reshape(g.shape[0] * g.shape[1], g.shape[2]).T)
-        return flat.T.reshape(g.shape)
-    scale = np.sqrt(np.maximum(np.einsum("rpp->rp", information), 1e-300))[:, None, :]
-    scaled, right = information / (scale * scale.transpose(0, 2, 1)), g / scale
-    try:
-        solved = np.linalg.solve(scaled, right.transpose(0, 2, 1)).transpose(0, 2, 1)
-    except np.linalg.LinAlgError:
-        solved = right @ np.linalg.pinv(scaled, hermitian=True)
-    return np.asarray(solved / scale, dtype=np.float64)
-
-
-# -- the engine -----------------------------------------------------------------------------------
+_POOLED_FROM = 20_000  # from here covariates are independent of permuted labels for the variance
+_RUNS = 24  # of rows with about the same fitted probability, in a cell
 
 
 @dataclass(frozen=True)
@@ -311,19 +147,12 @@ class GroupShift:
 
 
 @dataclass(frozen=True)
-class SumsEngine:
-    """Replicates from sums by label.
+class NullSums:
+    """What turns sums by label into replicates.
 
     Attributes
     ----------
     n_groups : int
-    bounds : (9,) array of int
-        Limits of the cells: the untreated by Y and S, then the treated.
-    everyone : (n, 1) or (n, 4) array
-        Of all rows, sampling weights, or 1; with `shift`, residual, variance and squared residual
-        of the treatment too.
-    columns : (n0, c) array
-        Over the untreated: weight, its square, and what the derivatives are made of.
     slope, cross : ScaledSums
         Derivatives of the weights and ``w (D - pi) x``.
     information, meat : (p0, p0) arrays
@@ -332,47 +161,27 @@ class SumsEngine:
     """
 
     n_groups: int
-    bounds: NDArray[np.intp]
-    everyone: Array
-    columns: Array
     slope: ScaledSums
     cross: ScaledSums
     information: Array
     meat: Array
     shift: GroupShift | None
 
-    def replicates(self, labels: Integers) -> Part:
-        """Cells, counts and Wald statistics under each row of labels.
-
-        Parameters
-        ----------
-        labels : (R, n) array of unsigned int
-
-        Returns
-        -------
-        Part
-        """
-        n0, K = len(self.columns), self.n_groups
-        untreated = np.hstack([self.everyone[:n0], self.columns])
-        sums = label_sums(labels[:, :n0], untreated, self.bounds[:5], K)
-        rest = label_sums(labels[:, n0:], self.everyone[n0:], self.bounds[4:] - n0, K)
-        return self.from_sums(sums, rest)
-
-    def from_sums(self, untreated: Array, treated: Array) -> Part:
+    def replicates(self, untreated: Array, treated: Array) -> Part:
         """Cells, counts and Wald statistics from sums by cell and label.
 
         Parameters
         ----------
         untreated : (R, 4, K, e + c) array
-            Of `everyone` and `columns`.
+            Of the columns of all rows, and of those of the untreated.
         treated : (R, 4, K, e) array
-            Of `everyone`.
+            Of the columns of all rows.
 
         Returns
         -------
         Part
         """
-        R, K, e = len(untreated), self.n_groups, self.everyone.shape[1]
+        R, K, e = len(untreated), self.n_groups, treated.shape[-1]
         both = untreated[..., :e] + treated
         observed = both[..., 0].transpose(0, 2, 1).reshape(R, K, 2, 2)
         sums = untreated[..., e:].transpose(0, 2, 1, 3).reshape(R, K, 2, 2, -1)
@@ -389,89 +198,119 @@ class SumsEngine:
         return Part(moments.mass, observed, 0, np.zeros(0), batched_wald(moments))
 
 
-@dataclass(frozen=True)
-class RunSums:
-    """Replicates from how many rows of each run of neighbouring rows have each label.
+# -- columns over the rows ------------------------------------------------------------------------
 
-    At a million rows it takes a tenth of the time of adding up rows: of the rows only random bytes
-    are looked at, and all columns are products with the counts. Without group columns the treated
-    matter only by their cells, whose labels are drawn as counts.
+
+@dataclass(frozen=True)
+class _Weights:
+    """Of rows as they are without treatment, times the sampling weights a."""
+
+    weight: Array
+    odds: Array  # 0 where truncated, as the weight then does not move
+    pi_w: Array  # weight times fitted probability
+
+    @classmethod
+    def of(cls, design: NullDesign, fitted: Array, pi: Array, a: Array) -> _Weights:
+        """From probabilities before and after truncation."""
+        weight = 1 / (1 - pi)
+        free = (fitted == pi) if design.fixed is not None else np.zeros(len(pi), dtype=bool)
+        return cls(a * weight, a * np.where(free, weight - 1, 0.0), a * fitted * weight)
+
+    def columns(self, derivatives: list[Array], a: Array | None, *, shifted: bool) -> list[Array]:
+        """Columns of the untreated, as `NullSums` reads their sums."""
+        columns = [self.weight, self.weight**2, *derivatives]
+        if shifted:
+            columns += [self.odds, self.odds**2, self.weight * self.odds]
+            columns += [] if a is None else [self.odds * a]
+        return columns
+
+
+def _scores(residual: Array, fitted: Array, a: Array) -> list[Array]:
+    """Residual, variance and squared residual of the treatment, times the sampling weights."""
+    return [a * residual, a * fitted * (1 - fitted), (a * residual) ** 2]
+
+
+def _null_sums(
+    rows: Rows,
+    design: NullDesign,
+    fit: NullFit,
+    groups: NDArray[np.intp],
+    slope: ScaledSums,
+    cross: ScaledSums,
+    n_columns: int,
+) -> NullSums:
+    """All but the sums; `n_columns` of the untreated without those that a shift needs."""
+    X, a = design.columns, np.ones(rows.n) if rows.weights is None else rows.weights
+    _, variance, residual2 = _scores(rows.d - fit.fitted, fit.fitted, a)
+    shift = None
+    if not design.free_of_attributes:
+        shift = GroupShift(
+            design.group_basis(rows.sizes)[groups],
+            variance @ X / variance.sum(),
+            residual2 @ X / residual2.sum(),
+            slice(n_columns, None),
+        )
+    information, meat = cross_product(X, variance, X), cross_product(X, residual2, X)
+    return NullSums(rows.n_groups, slope, cross, information, meat, shift)
+
+
+def _pooled(design: NullDesign, rows: Rows, fit: NullFit) -> tuple[ScaledSums, ScaledSums]:
+    """Slope and cross from the means of the covariates, to be multiplied with two more columns."""
+    cell = rows.cell[:, None]
+    w = _Weights.of(design, fit.fitted, fit.pi, _of(rows))
+    means = []
+    for weight in (w.odds, w.pi_w * _of(rows)):
+        own = np.where(rows.d == 0, weight, 0.0)
+        sums = sums_by_cell(cell, own[:, None], design.columns, 8)[:4]
+        total = np.bincount(cell[:, 0], weights=own, minlength=8)[:4]
+        means.append((sums / np.maximum(total, 1e-300)[:, None]).reshape(2, 2, -1))
+    return ScaledSums(slice(2, 3), means[0]), ScaledSums(slice(3, 4), -means[1])
+
+
+def _of(rows: Rows) -> Array:
+    """Sampling weights, or 1."""
+    return np.ones(rows.n) if rows.weights is None else rows.weights
+
+
+# -- from the labels of every row -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SumsEngine:
+    """Replicates from sums by label.
 
     Attributes
     ----------
-    engine : SumsEngine
-    sizes : (K,) array of int
-    filling : Filling
-        Of the untreated, or of all rows.
-    means : (runs, e + c) array
-        Of `everyone` and `columns`, which are 0 for the treated.
+    null : NullSums
+    bounds : (9,) array of int
+        Limits of the cells: the untreated by Y and S, then the treated.
+    everyone : (n, 1) or (n, 4) array
+        Of all rows, sampling weights, or 1; with a shift, residual, variance and squared residual
+        of the treatment too.
+    untreated : (n0, e + c) array
+        The same of the untreated, their weight, its square, and what the derivatives are made of.
     """
 
-    engine: SumsEngine
-    sizes: NDArray[np.intp]
-    filling: Filling
-    means: Array
+    null: NullSums
+    bounds: NDArray[np.intp]
+    everyone: Array
+    untreated: Array
 
-    def replicates(self, block: Stream) -> Part:
-        """Cells, counts and Wald statistics of a block of replicates.
+    def replicates(self, labels: Integers) -> Part:
+        """Cells, counts and Wald statistics under each row of labels.
 
         Parameters
         ----------
-        block : Stream
+        labels : (R, n) array of unsigned int
 
         Returns
         -------
         Part
         """
-        rng = block.generator()
-        e = self.engine.everyone.shape[1]
-        sums = np.zeros((block.size, 8, len(self.sizes), self.means.shape[1]))
-        for found in sums:
-            totals = self.sizes
-            if self.engine.shift is None:
-                *treated, totals = _dealt(self.sizes, np.diff(self.engine.bounds)[4:], rng)
-                found[4:, :, 0] = treated
-            counts = self.filling.counts(totals, rng)
-            for cell, (i, j) in enumerate(pairwise(self.filling.runs)):
-                found[cell] = counts[:, i:j] @ self.means[i:j]
-        return self.engine.from_sums(sums[:, :4], sums[:, 4:, :, :e])
-
-
-def _dealt(sizes: Integers, cells: Integers, rng: np.random.Generator) -> list[NDArray[np.int64]]:
-    """Labels of the rows of some cells, counted, and what they leave over."""
-    parts, left = [], np.asarray(sizes, dtype=np.int64)
-    for size in cells:
-        parts.append(rng.multivariate_hypergeometric(left, int(size), method="marginals"))
-        left = left - parts[-1]
-    return [*parts, left]
-
-
-def run_sums(engine: SumsEngine, rows: Rows) -> RunSums | None:
-    """Count by runs, if the rows in a run are alike.
-
-    Parameters
-    ----------
-    engine : SumsEngine
-    rows : Rows
-        Ordered by cell, and within it by what the columns are made of.
-
-    Returns
-    -------
-    RunSums or None
-        None in smaller data, with very many groups, and where rows in a run differ too much, as
-        with sampling weights.
-    """
-    if rows.n <= _RUNS_FROM or rows.n_groups > _RUNS_UP_TO or engine.slope.at.stop > 4:
-        return None
-    n0, everyone = len(engine.columns), engine.everyone
-    n = n0 if engine.shift is None else rows.n
-    columns = np.zeros((n, everyone.shape[1] + engine.columns.shape[1]))
-    columns[:, : everyone.shape[1]] = everyone[:n]
-    columns[:n0, everyone.shape[1] :] = engine.columns
-    filling = Filling(engine.bounds[: 5 if engine.shift is None else 9])
-    if filling.spread_lost(columns) > _LOST:
-        return None
-    return RunSums(engine, rows.sizes, filling, filling.means(columns))
+        n0, K = len(self.untreated), self.null.n_groups
+        sums = label_sums(labels[:, :n0], self.untreated, self.bounds[:5], K)
+        rest = label_sums(labels[:, n0:], self.everyone[n0:], self.bounds[4:] - n0, K)
+        return self.null.replicates(sums, rest)
 
 
 def sums_engine(rows: Rows, at: Arrangement, design: NullDesign, fit: NullFit) -> SumsEngine:
@@ -490,88 +329,137 @@ def sums_engine(rows: Rows, at: Arrangement, design: NullDesign, fit: NullFit) -
     -------
     SumsEngine
     """
-    X, here = design.columns, at.rows
-    a = np.ones(rows.n) if here.weights is None else here.weights
-    bounds = np.searchsorted(here.cell, np.arange(9))
-    n_untreated = int(bounds[4])
-    weight, odds, pi_w = _untreated_columns(design, fit.arranged(at), a[:n_untreated])
-    added, slope, cross = _derivatives(X, at, rows, odds, pi_w, fit)
-    columns = [weight, weight**2, *added]
-    own = np.ones(rows.n) if rows.weights is None else rows.weights
-    scores = _scores(rows, fit, own)
-    shift, everyone = None, a[:, None]
-    if not design.free_of_attributes:
-        everyone = np.column_stack([a, scores[at.order]])
-        variance, residual2 = scores[:, 1], scores[:, 2]
-        shift = GroupShift(
-            design.group_basis(rows.sizes)[at.groups],
-            variance @ X / variance.sum(),
-            residual2 @ X / residual2.sum(),
-            slice(len(columns), None),
+    here, a = fit.arranged(at), _of(at.rows)
+    bounds = np.searchsorted(at.rows.cell, np.arange(9))
+    n0 = int(bounds[4])
+    w = _Weights.of(design, here.fitted[:n0], here.pi[:n0], a[:n0])
+    pi_w = w.pi_w * a[:n0]
+    if design.columns.shape[1] and rows.n >= _POOLED_FROM:
+        derivatives, (slope, cross) = [w.odds, pi_w], _pooled(design, rows, fit)
+    else:
+        same = rows.weights is None and not here.truncated[:n0].any()  # then w pi = o
+        derivatives, slope, cross = _derivatives(
+            design.columns[at.order[:n0]], w.odds, None if same else pi_w
         )
-        columns += [odds, odds**2, weight * odds]
-        columns += [] if rows.weights is None else [odds * a[:n_untreated]]
+    shifted = not design.free_of_attributes
+    everyone = [a]
+    if shifted:
+        everyone += _scores(at.rows.d - here.fitted, here.fitted, a)
+    columns = w.columns(derivatives, None if rows.weights is None else a[:n0], shifted=shifted)
     return SumsEngine(
-        rows.n_groups,
+        _null_sums(rows, design, fit, at.groups, slope, cross, 2 + len(derivatives)),
         bounds,
-        everyone,
-        np.column_stack(columns),
-        slope,
-        cross,
-        cross_product(X, scores[:, 1], X),
-        cross_product(X, scores[:, 2], X),
-        shift,
+        np.column_stack(everyone),
+        np.column_stack([*(column[:n0] for column in everyone), *columns]),
     )
 
 
-def _scores(rows: Rows, fit: NullFit, a: Array) -> Array:
-    """Residual, variance and squared residual of the treatment, times the sampling weights."""
-    residual = a * (rows.d - fit.fitted)
-    return np.column_stack([residual, a * fit.fitted * (1 - fit.fitted), residual**2])
-
-
-def _untreated_columns(design: NullDesign, fit: NullFit, a: Array) -> tuple[Array, Array, Array]:
-    """Weight, odds (0 where truncated), and weight times fitted probability, of the untreated.
-
-    All times the sampling weights `a`.
-    """
-    n = len(a)
-    weight = 1 / (1 - fit.pi[:n])
-    free = ~fit.truncated[:n] if design.fixed is not None else False
-    return a * weight, a * np.where(free, weight - 1, 0.0), a * fit.fitted[:n] * weight
-
-
 def _derivatives(
-    X: Array, at: Arrangement, rows: Rows, odds: Array, pi_w: Array, fit: NullFit
+    untreated: Array, odds: Array, pi_w: Array | None
 ) -> tuple[list[Array], ScaledSums, ScaledSums]:
-    """Columns for the derivatives of the weights, and how to read slope and cross from their sums.
+    """Columns for the derivatives of the weights, and how to read slope and cross.
 
-    In large data the sums of a covariate are its mean times the sum of the odds.
+    Without `pi_w` the cross sums are minus the slopes.
     """
-    p, n0 = X.shape[1], len(odds)
-    a = 1.0 if at.rows.weights is None else at.rows.weights[:n0]
-    if p and len(X) >= _POOLED_FROM:
-        # the rows as they came: putting the design in order takes three times as long
-        mean_slope, mean_cross = (_cell_means(X, at, rows, weight) for weight in (odds, pi_w * a))
-        slope, cross = (
-            ScaledSums(slice(2, 3), mean_slope),
-            ScaledSums(slice(3, 4), -mean_cross),
-        )
-        return [odds, pi_w * a], slope, cross
-    untreated = X[at.order[:n0]]
+    p = untreated.shape[1]
     columns = list((odds[:, None] * untreated).T)
     slope = ScaledSums(slice(2, 2 + p), np.ones(1))
-    if rows.weights is None and not fit.truncated[at.order[:n0]].any():
-        # not truncated: then w pi = o, and the cross sums are minus the slopes
+    if pi_w is None:
         return columns, slope, ScaledSums(slope.at, -np.ones(1))
-    columns += list((-(pi_w * a)[:, None] * untreated).T)
+    columns += list((-pi_w[:, None] * untreated).T)
     return columns, slope, ScaledSums(slice(2 + p, 2 + 2 * p), np.ones(1))
 
 
-def _cell_means(X: Array, at: Arrangement, rows: Rows, weight: Array) -> Array:
-    """Weighted means of the covariates in the cells of the untreated, (2, 2, p)."""
-    every = np.zeros(rows.n)
-    every[at.order[: len(weight)]] = weight
-    sums = sums_by_cell(rows.cell[:, None], every[:, None], X, 8)[:4]
-    total = np.bincount(rows.cell, weights=every, minlength=8)[:4]
-    return (sums / np.maximum(total, 1e-300)[:, None]).reshape(2, 2, X.shape[1])
+# -- from tables ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TablesEngine:
+    """Replicates from tables of runs by label.
+
+    Attributes
+    ----------
+    null : NullSums
+    tables : LabelTables
+        Cells of the untreated by Y and S, then of the treated, with all columns.
+    n_everyone : int
+        Columns that the treated have too.
+    """
+
+    null: NullSums
+    tables: LabelTables
+    n_everyone: int
+
+    def replicates(self, block: Stream) -> Part:
+        """Cells, counts and Wald statistics of a block of replicates.
+
+        Parameters
+        ----------
+        block : Stream
+
+        Returns
+        -------
+        Part
+        """
+        sums = self.tables.sums(block.size, block.generator())
+        return self.null.replicates(sums[:, :4], sums[:, 4:, :, : self.n_everyone])
+
+
+def tables_engine(
+    rows: Rows, rank: NDArray[np.intp], design: NullDesign, fit: NullFit
+) -> TablesEngine | None:
+    """Count labels by runs of rows with about the same fitted probability.
+
+    Parameters
+    ----------
+    rows : Rows
+    rank : (K,) array of int
+        New number of each group.
+    design : NullDesign
+        Without mixed columns.
+    fit : NullFit
+
+    Returns
+    -------
+    TablesEngine or None
+        None in smaller data, for very many groups, with sampling weights, and where rows of a run
+        differ too much.
+    """
+    if rows.weights is not None or not large_enough(rows.n, rows.n_groups):
+        return None
+    shifted = not design.free_of_attributes
+    pooled = design.columns.shape[1] > 0  # such data have so many rows
+    cells = tuple(_cells_in_runs(rows, design, fit, shifted=shifted, pooled=pooled))
+    if not alike(cells):
+        return None
+    slope, cross = (
+        _pooled(design, rows, fit)
+        if pooled
+        else _derivatives(np.zeros((0, 0)), np.zeros(0), None)[1:]
+    )
+    groups = np.argsort(rank)
+    return TablesEngine(
+        _null_sums(rows, design, fit, groups, slope, cross, 4 if pooled else 2),
+        LabelTables(cells, rows.sizes[groups]),
+        4 if shifted else 1,
+    )
+
+
+def _cells_in_runs(
+    rows: Rows, design: NullDesign, fit: NullFit, *, shifted: bool, pooled: bool
+) -> Iterator[LikeRows]:
+    """The rows of each cell, of which nothing but the fitted probability matters."""
+    cell = rows.cell
+    for c in range(8):
+        fitted = np.sort(fit.fitted[cell == c])
+        one = np.ones(len(fitted))
+        pi = np.clip(fitted, *design.truncation) if design.fixed is not None else fitted
+        w = _Weights.of(design, fitted, pi, one)
+        columns, along = [one], []
+        if shifted:
+            columns += _scores(c // 4 - fitted, fitted, one)
+            along = [Along(_RUNS, (fitted,))]
+        if c < 4:
+            columns += w.columns([w.odds, w.pi_w] if pooled else [], None, shifted=shifted)
+            along = [Along(_RUNS, (w.weight, np.log(w.weight)))]
+        yield like_rows(columns, along)

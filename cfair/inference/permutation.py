@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfair.inference.null_design import NullDesign, NullFit, fit_without_labels, null_design
-from cfair.inference.null_outcome import can_shift, outcome_sums
+from cfair.inference.null_outcome import can_shift, outcome_sums, outcome_tables
 from cfair.inference.null_refits import refits_together
-from cfair.inference.null_sums import SumsEngine, run_sums, sums_engine
+from cfair.inference.null_sums import SumsEngine, sums_engine, tables_engine
 from cfair.inference.refit import CounterfactualModels, Part
 from cfair.inference.replicates import label_blocks, own_labels
 from cfair.inference.resampling import (
     STREAM,
-    Stream,
     StreamGroup,
     run_streams,
     stream_groups,
@@ -109,14 +108,12 @@ def permutation_null(
     Errors of the shortcut against the full refit, in standard deviations of the null, are 0.0055 on
     average at n = 5000 and 8e-6 at a million rows.
     """
-    method, engine, at = _engine(models, exact, canonical=permutations is None)
-    draw = label_blocks(models.rows, at, permutations)
-    work, together = _work(engine, draw, at, given=permutations is not None)
+    way = _way(models, exact, permutations)
     blocks = streams(seed, 1, n_perm if permutations is None else len(permutations))
     parts = list(
         run_streams(
-            work,
-            stream_groups(blocks, together),
+            way.work,
+            stream_groups(blocks, way.together),
             n_jobs=n_jobs,
             progress=progress,
             label="permutations",
@@ -124,72 +121,93 @@ def permutation_null(
         )
     )
     return PermutationNull(
-        np.concatenate([p.cells for p in parts])[:, at.rank],
-        np.concatenate([p.observed for p in parts])[:, at.rank],
+        np.concatenate([p.cells for p in parts])[:, way.rank],
+        np.concatenate([p.observed for p in parts])[:, way.rank],
         np.concatenate([p.wald for p in parts if p.wald is not None]),
-        method,
+        way.method,
         sum(p.not_converged for p in parts),
     )
 
 
-def _work(
-    engine: SumsEngine | Callable[[Integers], Part],
-    draw: Callable[[Stream], Integers],
+@dataclass(frozen=True)
+class _Way:
+    """How replicates come about: what makes a group of streams, and how many are in one."""
+
+    method: str
+    work: Callable[[StreamGroup], Part]
+    rank: NDArray[np.intp]  # number that a group has in them
+    together: int = 1
+
+
+def _from_labels(
+    method: str,
+    replicates: Callable[[Integers], Part],
+    rows: Rows,
     at: Arrangement,
-    *,
-    given: bool,
-) -> tuple[Callable[[StreamGroup], Part], int]:
-    """What draws labels and makes replicates of them, and how many streams at once."""
-    if not isinstance(engine, SumsEngine):
-        return (lambda group: engine(_drawn(draw, group))), 1
-    by_run = None if given else run_sums(engine, at.rows)
-    if by_run is not None:
-        return (lambda group: by_run.replicates(*group.streams)), 1
-    return (lambda group: engine.replicates(_drawn(draw, group))), _together(engine, at.rows)
+    permutations: Integers | None,
+    together: int = 1,
+) -> _Way:
+    """Draw the labels of all rows, and make replicates of them."""
+    draw = label_blocks(rows, at, permutations)
 
+    def work(group: StreamGroup) -> Part:
+        blocks = [draw(stream) for stream in group.streams]
+        return replicates(blocks[0] if len(blocks) == 1 else np.concatenate(blocks))
 
-def _drawn(draw: Callable[[Stream], Integers], group: StreamGroup) -> Integers:
-    """Labels of all replicates of a group of streams."""
-    blocks = [draw(stream) for stream in group.streams]
-    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+    return _Way(method, work, at.rank, together)
 
 
 def _together(engine: SumsEngine, rows: Rows) -> int:
     """How many streams share a pass: fewer where labels and sums would leave the cache."""
-    width = max(rows.n, 8 * rows.n_groups * (engine.columns.shape[1] + engine.everyone.shape[1]))
+    width = max(rows.n, 8 * rows.n_groups * engine.untreated.shape[1])
     return max(1, _CACHED // (STREAM * width))
 
 
-def _engine(
-    models: CounterfactualModels, exact: bool, *, canonical: bool
-) -> tuple[str, SumsEngine | Callable[[Integers], Part], Arrangement]:
-    """How the models follow the labels, what turns labels into replicates, and their order."""
-    rows = models.rows
+def _way(models: CounterfactualModels, exact: bool, permutations: Integers | None) -> _Way:
+    """How the models follow the labels, and what turns random numbers into replicates."""
+    rows, canonical = models.rows, permutations is None
+
+    def by_cell(*keys: Array) -> Arrangement:
+        if canonical:
+            return rows.canonical(*keys)
+        return rows.arranged(np.argsort(rows.cell, kind="stable"))
+
     if models.estimator == "ipw" and (models.treatment is None or models.treatment.in_sample):
         design = null_design(models.treatment, models.pi, models.truncation)
         start = _start(models, design)
         method = _choose_method(rows.d, design, start, exact)
         if method in (FIXED, GROUP_SUMS):
-            by_cell = np.argsort(rows.cell, kind="stable")
-            at = rows.canonical(start.fitted) if canonical else rows.arranged(by_cell)
-            return method, sums_engine(rows, at, design, start), at
+            if canonical:
+                rank = rows.canonical_groups(start.fitted)
+                tables = tables_engine(rows, rank, design, start)
+                if tables is not None:
+                    return _Way(method, lambda group: tables.replicates(*group.streams), rank)
+            at = by_cell(start.fitted)
+            engine = sums_engine(rows, at, design, start)
+            together = _together(engine, rows)
+            return _from_labels(method, engine.replicates, rows, at, permutations, together)
         keys = [start.fitted]
     else:
         method = _method_for_models(models, exact)
         if method in (FIXED_MODELS, GROUP_SUMS_MODELS):
-            by_cell = np.argsort(rows.cell, kind="stable")
-            at = rows.canonical(*models.keys) if canonical else rows.arranged(by_cell)
-            return method, outcome_sums(models, at).replicates, at
+            if canonical:
+                rank = rows.canonical_groups(models.keys[0])
+                by_table = outcome_tables(models, rank)
+                if by_table is not None:
+                    return _Way(method, lambda group: by_table.replicates(*group.streams), rank)
+            at = by_cell(*models.keys)
+            sums = outcome_sums(models, at)
+            return _from_labels(method, sums.replicates, rows, at, permutations)
         keys = models.keys
     at = rows.canonical(*keys) if canonical else rows.arranged(np.arange(rows.n))
     one_step = method in (ONE_STEP, ONE_STEP_MODELS)
     # a start under separation is far out, where no step tells that it is
-    together = None if method != REFIT or start.careful else refits_together(models)
+    together_engine = None if method != REFIT or start.careful else refits_together(models)
 
     def refit(labels: Integers) -> Part:
         own = own_labels(labels, at)
-        if together is not None:
-            part = together.replicates(own)
+        if together_engine is not None:
+            part = together_engine.replicates(own)
         else:
             part = models.under_labels(own, one_step=one_step)
         # groups by their new numbers, as all engines give them
@@ -202,7 +220,7 @@ def _engine(
             part.wald,
         )
 
-    return method, refit, at
+    return _from_labels(method, refit, rows, at, permutations)
 
 
 def _start(models: CounterfactualModels, design: NullDesign) -> NullFit:

@@ -99,14 +99,33 @@ class Rows:
         -------
         Arrangement
         """
-        cell = self.cell
-        rank = _canonical_groups(self, cell, keys[0])
+        cell, rank = self.cell, self.canonical_groups(keys[0])
         least = [] if self.weights is None else [self.weights]
         code = rank[self.group] * 8 + cell if by_group else cell
         order = np.lexsort([*least, *keys[::-1]])
         # small whole numbers are sorted by their digits, 15 times faster than as a key of lexsort
         small = code.astype(np.uint16 if self.n_groups <= 2**13 else np.intp)
         return self.arranged(order[np.argsort(small[order], kind="stable")], rank)
+
+    def canonical_groups(self, key: Array) -> NDArray[np.intp]:
+        """Rank the groups by what is in them, not by their names.
+
+        Parameters
+        ----------
+        key : (n,) array
+            A number that tells rows apart.
+
+        Returns
+        -------
+        (K,) array of int
+            New number of each group.
+        """
+        K = self.n_groups
+        sizes = np.bincount(self.group * 8 + self.cell, minlength=8 * K).reshape(K, 8)
+        total = np.zeros(K)
+        # Rounded, since a sum in another order of the rows differs in the last digits.
+        total[:] = np.round(np.bincount(self.group, weights=key, minlength=K), 6)
+        return ranks(np.lexsort([total, *sizes.T[::-1], sizes.sum(axis=1)]))
 
 
 @dataclass(frozen=True)
@@ -146,16 +165,6 @@ class Arrangement:
     def groups(self) -> NDArray[np.intp]:
         """Old number of each group, in the new order."""
         return np.argsort(self.rank)
-
-
-def _canonical_groups(rows: Rows, cell: NDArray[np.intp], key: Array) -> NDArray[np.intp]:
-    """Rank the groups by what is in them, not by their names."""
-    K = rows.n_groups
-    sizes = np.bincount(rows.group * 8 + cell, minlength=8 * K).reshape(K, 8)
-    total = np.zeros(K)
-    # Rounded, since a sum in another order of the rows differs in the last digits.
-    total[:] = np.round(np.bincount(rows.group, weights=key, minlength=K), 6)
-    return ranks(np.lexsort([total, *sizes.T[::-1], sizes.sum(axis=1)]))
 
 
 def canonical_clusters(cluster: Integers, code: Integers, key: Array) -> NDArray[np.intp]:
