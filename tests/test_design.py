@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from cfair.errors import FormulaError
 from cfair.formula import build_design, parse_formula, split_design
+from cfair.formula import design as design_module
 
 
 def frame(n: int = 300, seed: int = 0) -> pd.DataFrame:
@@ -91,8 +92,11 @@ AS_PATSY = [
 ]
 
 
-@pytest.mark.parametrize("text", AS_PATSY)
-def test_the_matrix_is_patsys(text):
+# terms of categories alone are built for their combinations in large data: in blocks of 7 rows here
+@pytest.mark.parametrize("combined_from", [7, 10_000])
+@pytest.mark.parametrize("text", [*AS_PATSY, "sex*race", "0 + C(race, Sum):sex", "race + sex:bmi"])
+def test_the_matrix_is_patsys(text, combined_from, monkeypatch):
+    monkeypatch.setattr(design_module, "_COMBINED_FROM", combined_from)
     data = frame()
     expected = patsy.dmatrix(text, data)
     built = design(text, data)
@@ -100,6 +104,25 @@ def test_the_matrix_is_patsys(text):
     np.testing.assert_allclose(built.matrix, np.asarray(expected), rtol=1e-12, atol=1e-10)
     assert built.matrix.flags.c_contiguous
     assert built.matrix.dtype == np.float64
+
+
+def test_combinations_of_categories_are_built_once(monkeypatch):
+    monkeypatch.setattr(design_module, "_COMBINED_FROM", 100)
+    built = []
+    by_patsy = design_module._by_patsy
+    monkeypatch.setattr(
+        design_module,
+        "_by_patsy",
+        lambda *given: built.append(by_patsy(*given)) or built[-1],
+    )
+    design("sex*race + age", frame())
+    assert [part.shape for part in built] == [(6, 5), (len(frame()), 2)]
+    del built[:]
+    design("sex*race", frame())
+    assert [part.shape for part in built] == [(6, 5), (len(frame()), 1)]
+    del built[:]
+    design("sex*race + age", frame(50))  # too few rows for it to pay
+    assert [part.shape for part in built] == [(50, 7)]
 
 
 @pytest.mark.parametrize("text", AS_PATSY)

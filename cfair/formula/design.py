@@ -410,6 +410,7 @@ def _no_codes(values: Any) -> Any:
 
 # --------------------------------------------------------------------------- building the matrix
 
+_COMBINED_FROM = 10_000  # rows, from which terms of categories are built once for each combination
 _KEEP_ALL = patsy.NAAction(on_NA="raise", NA_types=[])
 
 
@@ -449,17 +450,66 @@ def evaluate(
     formula: Formula, info: Any, values: Mapping[str, Any], n_rows: int
 ) -> NDArray[np.float64]:
     """Build the matrix of a design, or of some of its terms, from columns that have been read."""
-    if not info.factor_infos or n_rows == 0:
-        return np.ones((n_rows, len(info.column_names)))
+    if n_rows == 0:
+        return np.ones((0, len(info.column_names)))
     with _explained(formula):
-        arrays = _by_placeholder(formula, values)
-        built = patsy.build_design_matrices([info], arrays, NA_action=_KEEP_ALL)[0]
-        matrix = np.ascontiguousarray(np.asarray(built, dtype=np.float64))
+        matrix = _of_terms(formula, info, values, n_rows)
         # false for any value that is not finite; sums of larger ones overflow in the fit
         usable = np.vdot(matrix, matrix) <= _LARGEST**2
     if not usable:
         _refuse_infinite(formula, info, matrix, values)
     return matrix
+
+
+def _of_terms(
+    formula: Formula, info: Any, values: Mapping[str, Any], n_rows: int
+) -> NDArray[np.float64]:
+    """The matrix as patsy builds it; terms of categories alone only for what there is of them.
+
+    With a product of two attributes in a million rows patsy multiplies every pair of columns; the
+    same rows are taken here from the matrix of the combinations that occur.
+    """
+    if n_rows < _COMBINED_FROM:
+        return _by_patsy(formula, info, values, n_rows)
+    combined = [
+        term
+        for term in info.term_slices
+        if (used := formula.columns_of(term.name()))
+        and all(isinstance(values[column], pd.Categorical) for column in used)
+    ]
+    columns = sorted({c for term in combined for c in formula.columns_of(term.name())})
+    n_combinations = math.prod(len(values[column].categories) for column in columns)
+    if not combined or n_combinations > n_rows // 10:
+        return _by_patsy(formula, info, values, n_rows)
+    code = np.zeros(n_rows, dtype=np.intp)
+    for column in columns:
+        code = code * len(values[column].categories) + values[column].codes
+    first = np.full(n_combinations, -1)
+    first[code[::-1]] = np.arange(n_rows)[::-1]
+    occurs = first >= 0
+    few = {column: values[column][first[occurs]] for column in columns}
+    others = [term for term in info.term_slices if term not in combined]
+    code = (np.cumsum(occurs) - 1)[code]
+    matrix = np.empty((n_rows, len(info.column_names)))
+    for terms, wanted, rows in ((combined, few, code), (others, values, None)):
+        part = info.subset(terms)
+        built = _by_patsy(formula, part, wanted, n_rows if rows is None else len(few[columns[0]]))
+        for term, own in part.term_slices.items():
+            place = info.term_slices[term]
+            for start in range(0, n_rows, _COMBINED_FROM):  # all at once would leave the cache
+                some = slice(start, start + _COMBINED_FROM)
+                matrix[some, place] = built[some if rows is None else rows[some], own]
+    return matrix
+
+
+def _by_patsy(
+    formula: Formula, info: Any, values: Mapping[str, Any], n_rows: int
+) -> NDArray[np.float64]:
+    if not info.factor_infos:
+        return np.ones((n_rows, len(info.column_names)))
+    arrays = _by_placeholder(formula, values)
+    built = patsy.build_design_matrices([info], arrays, NA_action=_KEEP_ALL)[0]
+    return np.ascontiguousarray(np.asarray(built, dtype=np.float64))
 
 
 def _refuse_infinite(
