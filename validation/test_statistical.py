@@ -11,10 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, ks_2samp, levene, norm, ttest_ind
 
 from cfair.datasets import true_disparities, true_rates
+from cfair.inference import label_tables
 from validation import four_corners
+from validation.benchmark import analyse, formula, make_cohort
 from validation.coverage import FAIR, _verdict, figures, run
 from validation.ledger import check, compare
 
@@ -108,6 +110,44 @@ def test_one_right_model_is_enough(k):
         compare(section, hit.mean(), 0.95, 0.045, f"{what}: coverage")
     else:
         check(section, np.abs(z).max() > 8, f"{what}: a wrong model shows")
+
+
+NULLS = 4000
+
+
+@pytest.mark.parametrize(
+    ("levels", "outcome_model"), [((2, 2), None), ((3, 4), None), ((3, 4), "y ~ score + x1 + a1")]
+)
+def test_the_null_from_tables_is_that_of_permuted_rows(levels, outcome_model, monkeypatch):
+    """20,000 rows: the same law whether labels are drawn as tables or dealt out row by row."""
+    section = "simulated: permutation null"
+    data = make_cohort(20_000, levels, 4)
+    n_groups = levels[0] * levels[1]
+    monkeypatch.setattr(label_tables, "_ROWS_A_GROUP", 0)
+    nulls = []
+    for limit, seed in ((0, 3), (10**9, 4)):
+        monkeypatch.setattr(label_tables, "_FROM", limit)
+        options = {} if outcome_model is None else {"outcome_model": outcome_model}
+        text = formula(4, True)
+        nulls.append(analyse(data, text, n_perm=NULLS, seed=seed, **options).null)
+    n_tests = 2 * 4 * n_groups + 2
+    lowest = 1e-3 / n_tests  # one of a thousand right versions would fall outside somewhere
+    for metric in ("cfpr", "cfnr"):
+        tables, rows = (null.rates[metric][:, :n_groups] for null in nulls)
+        for k in range(n_groups):
+            x, y = tables[:, k], rows[:, k]
+            of_mean = ttest_ind(x, y).pvalue
+            of_spread = levene(x, y, center="mean").pvalue
+            of_shape = ks_2samp(x, y).pvalue
+            for p, what in ((of_mean, "mean"), (of_spread, "spread"), (of_shape, "law")):
+                check(section, p > lowest, f"{metric}, group {k}, {what}: p = {p:.2g}")
+        # correlations of groups
+        difference = np.corrcoef(tables.T) - np.corrcoef(rows.T)
+        limit = norm.isf(lowest / n_groups / 2) * np.sqrt(2 / NULLS)
+        check(section, np.abs(difference).max() < limit, f"{metric}, correlations")
+    for j, metric in enumerate(("cfpr", "cfnr")):
+        p = ks_2samp(*(null.wald[:, j] for null in nulls)).pvalue
+        check(section, p > lowest, f"{metric}, Wald statistic: p = {p:.2g}")
 
 
 def test_the_committed_table_met_its_goals():
