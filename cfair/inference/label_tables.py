@@ -13,12 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import random_table
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
 
-_FROM = 20_000  # rows; in smaller data adding up the labels of all rows is as fast
+_FROM = 50_000  # rows; in smaller data labels of all rows take less than importing scipy.stats
 _ROWS_A_GROUP = 2000  # with fewer on average, a table takes longer than the labels of all rows
 _NORMAL = 0.2  # of the variance of a column may be drawn from a normal law, given the table
 _LOST = 5e-3  # of the variance of a column may be left out: standard deviations 0.25% too small
@@ -217,6 +216,8 @@ class LabelTables:
         covariance ``S (diag(m) - m m' / N)`` in a run of N rows, of which m_k have label k and
         whose covariance is S. They are drawn from the normal law with it.
         """
+        from scipy.stats import random_table  # takes longer to import than all of cfair
+
         lengths = np.concatenate([cell.lengths for cell in self.cells])
         tables = random_table(self.sizes, lengths)
         counts = tables.rvs(n_replicates, method="patefield", random_state=rng)
