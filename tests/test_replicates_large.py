@@ -475,6 +475,8 @@ def test_rows_that_differ_in_more_are_added_up_one_by_one(tables):
     assert found == [None, None]
     perm = np.random.default_rng(2).permuted(np.tile(np.arange(6000), (2, 1)), axis=1)
     audit(t).counterfactual("d ~ age + s", permutations=perm)  # labels that are given are used
+    for model in ({}, {"outcome_model": "y ~ age"}):
+        audit(t).counterfactual("d ~ age + s", n_perm=1, seed=1, exact=True, **model)
     assert len(found) == 2
     # few rows a group: the labels of all rows take less time
     label_tables._ROWS_A_GROUP = 2000

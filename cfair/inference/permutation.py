@@ -96,7 +96,7 @@ def permutation_null(
         Row i of replicate r gets the label of row ``permutations[r, i]``.
     n_jobs : int or None, default 1
     exact : bool, default False
-        Refit the models to convergence in every replicate whatever the size.
+        Refit the models to convergence in every replicate, and add up its rows, whatever the size.
     progress : bool, default False
 
     Returns
@@ -177,7 +177,7 @@ def _way(models: CounterfactualModels, exact: bool, permutations: Integers | Non
         start = _start(models, design)
         method = _choose_method(rows.d, design, start, exact)
         if method in (FIXED, GROUP_SUMS):
-            if canonical:
+            if canonical and not exact:
                 rank = rows.canonical_groups(start.fitted)
                 tables = tables_engine(rows, rank, design, start)
                 if tables is not None:
@@ -190,7 +190,7 @@ def _way(models: CounterfactualModels, exact: bool, permutations: Integers | Non
     else:
         method = _method_for_models(models, exact)
         if method in (FIXED_MODELS, GROUP_SUMS_MODELS):
-            if canonical:
+            if canonical and not exact:
                 rank = rows.canonical_groups(models.keys[0])
                 by_table = outcome_tables(models, rank)
                 if by_table is not None:
