@@ -15,7 +15,7 @@ from scipy import stats
 import cfair
 from cfair.inference import bootstrap, label_tables, null_sums, permutation, resampling
 from cfair.inference.label_tables import Along, LabelTables, alike, like_rows
-from cfair.inference.permutation import FIXED, GROUP_SUMS
+from cfair.inference.permutation import BY_TABLES, FIXED, GROUP_SUMS
 from cfair.inference.resampling import shuffled_labels
 
 pytestmark = pytest.mark.filterwarnings("ignore::cfair.errors.CfairWarning")
@@ -437,7 +437,8 @@ def test_labels_from_tables_give_the_null_of_labels_by_row(tables, formula, opti
         found = tables(wanted)
         nulls.append(a.counterfactual(formula, n_perm=400, seed=3, **options))
         assert [engine is not None for engine in found] == [wanted]
-    assert nulls[0].null.method == nulls[1].null.method
+    assert nulls[0].null.method + BY_TABLES == nulls[1].null.method
+    assert "labels counted by runs of like rows" in " ".join(str(nulls[1]).split())
     names = list(nulls[0].cohort.groups.names)
     for metric in METRICS:
         x, y = (r.null_draws[metric][names].to_numpy() for r in nulls)

@@ -41,6 +41,8 @@ GROUP_SUMS_MODELS = "models refitted by one step on group sums"
 ONE_STEP_MODELS = "models refitted by one Newton step"
 REFIT = "propensity refitted"
 REFIT_MODELS = "models refitted"
+#: Added to these where labels are drawn as tables.
+BY_TABLES = "; labels counted by runs of like rows"
 #: Below this many rows every replicate is refitted to convergence.
 EXACT_BELOW = 5000
 #: Share of the untreated that may be truncated for group sums, which do not truncate anew.
@@ -181,7 +183,8 @@ def _way(models: CounterfactualModels, exact: bool, permutations: Integers | Non
                 rank = rows.canonical_groups(start.fitted)
                 tables = tables_engine(rows, rank, design, start)
                 if tables is not None:
-                    return _Way(method, lambda group: tables.replicates(*group.streams), rank)
+                    counted = method + BY_TABLES
+                    return _Way(counted, lambda group: tables.replicates(*group.streams), rank)
             at = by_cell(start.fitted)
             engine = sums_engine(rows, at, design, start)
             together = _together(engine, rows)
@@ -194,7 +197,8 @@ def _way(models: CounterfactualModels, exact: bool, permutations: Integers | Non
                 rank = rows.canonical_groups(models.keys[0])
                 by_table = outcome_tables(models, rank)
                 if by_table is not None:
-                    return _Way(method, lambda group: by_table.replicates(*group.streams), rank)
+                    counted = method + BY_TABLES
+                    return _Way(counted, lambda group: by_table.replicates(*group.streams), rank)
             at = by_cell(*models.keys)
             sums = outcome_sums(models, at)
             return _from_labels(method, sums.replicates, rows, at, permutations)
