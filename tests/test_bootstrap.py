@@ -11,14 +11,10 @@ from scipy import stats
 
 import cfair
 from cfair.inference import bootstrap as module
-from cfair.inference.bootstrap import (
-    MIN_VALID,
-    bootstrap_draws,
-    bootstrap_interval,
-    exchangeable_weights,
-)
+from cfair.inference.bootstrap import MIN_VALID, bootstrap_draws, bootstrap_interval
 from cfair.inference.contributions import TreatmentModel, ipw_contributions
 from cfair.inference.drawing import faircfint_sizes
+from cfair.inference.one_pass import exchangeable_weights, one_pass, one_pass_plan
 from cfair.inference.refit import CounterfactualModels
 from cfair.inference.rows import Rows
 from cfair.nuisance.binary import BinaryModel, DesignRows
@@ -231,9 +227,9 @@ def test_one_pass_replicates_are_weighted_refits():
     treatment = BinaryModel(d.astype(float), rows, (rows,), np.ones(5200, bool))
     models = CounterfactualModels(Rows(y, s, d, g, 4), "ipw", pi, treatment=treatment)
     added = ipw_contributions(y, s, d, g, TreatmentModel(pi, X, fit.fitted))
-    plan = module.one_pass_plan(models, added)
+    plan = one_pass_plan(models, added)
     block = module.streams(1, 2, 10)[0]
-    fast = module.one_pass(plan, block)
+    fast = one_pass(plan, block)
     rng = block.generator()
     weights = np.column_stack(
         [exchangeable_weights([(rng, 10)], rows.stop - rows.start) for rows, _ in plan.blocks]

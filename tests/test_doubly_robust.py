@@ -21,12 +21,13 @@ from cfair.analyses.treatment import fit_models, read_counterfactual
 from cfair.cohort import declare, make_cohort
 from cfair.errors import ModelWarning, RankWarning
 from cfair.estimators.aipw import aipw_scores
-from cfair.inference import bootstrap as one_pass_module
-from cfair.inference.bootstrap import exchangeable_weights
+from cfair.inference import bootstrap as bootstrap_module
+from cfair.inference import one_pass as one_pass_module
 from cfair.inference.contributions import without_rounding
 from cfair.inference.equality import logit_wald
 from cfair.inference.influence import rate_covariance, row_influence
 from cfair.inference.moments import cell_moments, contribution_moments, contribution_scores
+from cfair.inference.one_pass import exchangeable_weights
 from cfair.inference.permutation import (
     FIXED,
     FIXED_MODELS,
@@ -37,6 +38,7 @@ from cfair.inference.permutation import (
     permutation_null,
 )
 from cfair.inference.refit import CounterfactualModels
+from cfair.inference.resampling import streams
 from cfair.inference.rows import Rows
 from cfair.nuisance import binary as binary_module
 from cfair.nuisance.binary import BinaryModel, DesignRows
@@ -471,7 +473,7 @@ def test_many_fits_at_once_are_the_fits_one_by_one(monkeypatch, folds):
     a = audit(t, weights="w")
     options = {"outcome_model": Y_ALL, "resamples": drawn_rows(600), "folds": folds}
     together = a.counterfactual(D, **options)
-    for module in (binary_module, one_pass_module):
+    for module in (binary_module, bootstrap_module, one_pass_module):
         monkeypatch.setattr(module, "BUDGET", 1)
     alone = a.counterfactual(D, **options)
     np.testing.assert_allclose(boot_rates(alone), boot_rates(together), atol=1e-8)
@@ -516,7 +518,7 @@ def test_one_pass_replicates_are_weighted_refits(estimator):
     )
     added = models.contributions(treatment=fit, outcome=fit0)
     plan = one_pass_module.one_pass_plan(models, added)
-    block = one_pass_module.streams(1, 2, 10)[0]
+    block = streams(1, 2, 10)[0]
     fast = one_pass_module.one_pass(plan, block)
     random = block.generator()
     counts = np.column_stack(

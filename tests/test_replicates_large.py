@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 import cfair
-from cfair.inference import bootstrap, label_tables, null_sums, permutation, resampling
+from cfair.inference import label_tables, null_sums, one_pass, permutation, resampling
 from cfair.inference.label_tables import Along, LabelTables, alike, like_rows
 from cfair.inference.permutation import BY_TABLES, FIXED, GROUP_SUMS
 from cfair.inference.resampling import shuffled_labels
@@ -490,7 +490,7 @@ def test_derivatives_of_the_full_sample_stay_close_in_the_bootstrap(monkeypatch,
     a = audit(table(6000))
     draws = []
     for limit in (10**9, 0):
-        monkeypatch.setattr(bootstrap, "_ONE_SLOPE_FROM", limit)
+        monkeypatch.setattr(one_pass, "_ONE_SLOPE_FROM", limit)
         draws.append(a.counterfactual(formula, n_boot=100, seed=3).boot)
     for metric in ("cfpr", "cfnr"):
         x, y = (d.rates[metric] for d in draws)
@@ -504,7 +504,7 @@ def test_replicates_are_the_same_however_many_share_a_pass(monkeypatch):
     a = audit(table(6000))
     draws = []
     for together in (1, 4):
-        monkeypatch.setattr(bootstrap, "_TOGETHER", together)
+        monkeypatch.setattr(one_pass, "_TOGETHER", together)
         draws.append(a.counterfactual("d ~ age + s", n_boot=110, seed=3).boot.rates)
     for metric in METRICS:
         np.testing.assert_allclose(draws[0][metric], draws[1][metric], rtol=2e-5)

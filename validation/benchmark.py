@@ -575,7 +575,7 @@ def bootstrap_errors(data: pd.DataFrame, text: str, n: int) -> tuple[float, floa
 
     They are drawn inside, so this goes below the public functions.
     """
-    from cfair.inference import bootstrap as b
+    from cfair.inference import one_pass as b
     from cfair.inference.contributions import TreatmentModel, ipw_contributions
     from cfair.inference.refit import CounterfactualModels
     from cfair.inference.resampling import streams
