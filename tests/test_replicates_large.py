@@ -300,7 +300,7 @@ def test_runs_hold_all_rows_of_a_cell_and_are_short_where_values_are_far_apart()
     assert runs.lengths[:3].min() > 20 * runs.lengths[-3:].max()
     assert runs.lengths.max() <= 4000 / 12 + 1
     # what is left off the line in each run is small, and is what it says
-    assert runs.normal < 0.03
+    assert runs.within < 0.03
     starts = np.cumsum(runs.lengths) - runs.lengths
     off = 0.0
     for first, length in zip(starts, runs.lengths, strict=True):
@@ -388,16 +388,35 @@ def test_sums_from_tables_have_the_moments_of_a_random_permutation():
 
 
 def test_the_shape_of_sums_from_tables_is_that_of_permuted_rows():
-    # few rows of a skewed column, of which the normal law draws as much as is allowed
+    # few rows of a skewed column, much of which lies within runs
     x = np.sort(np.random.default_rng(5).lognormal(0, 1, 2000))
     cell = like_rows([np.ones(2000), x], [Along(4, (x,))])
-    assert 0.02 < cell.normal < 0.2
+    assert 0.02 < cell.within < 0.2
     sizes = np.array([30, 1970])
     rng = np.random.default_rng(6)
     fast = LabelTables((cell,), sizes).sums(20_000, rng)[:, 0, 0, 1]
     slow = np.array([x[rng.permutation(2000)[:30]].sum() for _ in range(20_000)])
     assert stats.ks_2samp(fast, slow).pvalue > 1e-3
     assert stats.skew(fast) == pytest.approx(stats.skew(slow), abs=0.1)
+
+
+@pytest.mark.parametrize("sizes", [[12], [0, 12], [0, 0, 12], [5, 0, 7]])
+@pytest.mark.parametrize("constant", [True, False])
+def test_a_single_label_or_a_single_run_has_all_there_is(sizes, constant):
+    x = np.full(12, 2.0) if constant else np.arange(12.0)
+    cell = like_rows([np.ones(12), x], [] if constant else [Along(12, (x,))])
+    assert len(cell.lengths) == (1 if constant else 12)
+    sums = LabelTables((cell,), np.array(sizes)).sums(50, np.random.default_rng(1))[:, 0]
+    assert (sums[..., 0] == sizes).all()
+    np.testing.assert_allclose(sums[..., 1].sum(axis=1), x.sum())
+    assert (sums[..., 1] >= 0).all()
+
+
+def test_sums_of_what_is_positive_are_positive():
+    x = np.sort(np.random.default_rng(8).lognormal(0, 1, 3000)) + 0.5
+    cell = like_rows([np.ones(3000), x], [Along(24, (x, np.log(x)))])
+    sums = LabelTables((cell,), np.array([1] * 50 + [2950])).sums(400, np.random.default_rng(2))
+    assert (sums[..., 1] > 0.3 * sums[..., 0]).all()
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 Permuted labels matter through the sums of a few columns by label. Where neighbouring rows are
 alike, they may as well be counted: how many rows of each run have each label is a random table with
 given margins, which is drawn exactly and takes no look at a row. What rows of a run differ in is
-drawn from the normal law that has its mean and covariance.
+drawn from a uniform law with its mean and covariance.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ Integers = NDArray[np.integer]
 
 _FROM = 50_000  # rows; in smaller data labels of all rows take less than importing scipy.stats
 _ROWS_A_GROUP = 2000  # with fewer on average, a table takes longer than the labels of all rows
-_NORMAL = 0.2  # of the variance of a column may be drawn from a normal law, given the table
+_WITHIN = 0.2  # of the variance of a column may lie within runs
 _LOST = 5e-3  # of the variance of a column may be left out: standard deviations 0.25% too small
+_UNIFORM = np.sqrt(3.0)  # bounds of the uniform law whose variance is 1
 
 
 def large_enough(n: int, n_groups: int) -> bool:
@@ -67,7 +68,7 @@ class LikeRows:
     slopes : (m, r, c) array
         What a standard deviation in each of the m numbers in the run is worth in each column; the
         part of the second number that does not go with the first.
-    normal : float
+    within : float
         Largest share of the variance of a column that lies within runs, on these lines.
     lost : float
         Largest share of the variance of a column that is not on them.
@@ -76,7 +77,7 @@ class LikeRows:
     lengths: NDArray[np.intp]
     means: Array
     slopes: Array
-    normal: float
+    within: float
     lost: float
 
 
@@ -99,7 +100,7 @@ def like_rows(columns: Sequence[Array], along: Sequence[Along]) -> LikeRows:
     >>> import numpy as np
     >>> x = np.linspace(1, 2, 100)
     >>> runs = like_rows([x, x**2], [Along(24, (x,))])
-    >>> len(runs.lengths), bool(runs.normal < 0.01), bool(runs.lost < 1e-3)
+    >>> len(runs.lengths), bool(runs.within < 0.01), bool(runs.lost < 1e-3)
     (24, True, True)
     """
     n = len(columns[0])
@@ -107,7 +108,7 @@ def like_rows(columns: Sequence[Array], along: Sequence[Along]) -> LikeRows:
     lengths = np.diff(np.append(starts, n))
     lines = _lines([number.scales[0][order] for number in along], starts, lengths)
     means = np.empty((len(starts), len(columns)))
-    slopes, normal, lost = np.zeros((len(along), *means.shape)), 0.0, 0.0
+    slopes, within, lost = np.zeros((len(along), *means.shape)), 0.0, 0.0
     for j, column in enumerate(columns):
         rest, squares, means[:, j] = _within(column[order], starts, lengths)
         on_lines = 0.0
@@ -118,9 +119,9 @@ def like_rows(columns: Sequence[Array], along: Sequence[Along]) -> LikeRows:
         total = squares.sum() + lengths @ (means[:, j] - lengths @ means[:, j] / max(n, 1)) ** 2
         # a column that is a constant but for rounding has nothing to lose
         if total > 1e-20 * (lengths @ means[:, j] ** 2):
-            normal = max(normal, on_lines / float(total))
+            within = max(within, on_lines / float(total))
             lost = max(lost, float((squares.sum() - on_lines) / total))
-    return LikeRows(lengths, means, slopes, normal, lost)
+    return LikeRows(lengths, means, slopes, within, lost)
 
 
 def alike(cells: Sequence[LikeRows]) -> bool:
@@ -134,7 +135,7 @@ def alike(cells: Sequence[LikeRows]) -> bool:
     -------
     bool
     """
-    return all(cell.normal <= _NORMAL and cell.lost <= _LOST for cell in cells)
+    return all(cell.within <= _WITHIN and cell.lost <= _LOST for cell in cells)
 
 
 def _in_runs(n: int, along: Sequence[Along]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -214,20 +215,17 @@ class LabelTables:
         -----
         Given the table, the sums by label of what the rows of a run differ in have mean 0 and
         covariance ``S (diag(m) - m m' / N)`` in a run of N rows, of which m_k have label k and
-        whose covariance is S. They are drawn from the normal law with it.
+        whose covariance is S. They are drawn with it from uniform laws, whose bounds keep what
+        is positive in every row positive in sums of few.
         """
-        from scipy.stats import random_table  # takes longer to import than all of cfair
-
         lengths = np.concatenate([cell.lengths for cell in self.cells])
-        tables = random_table(self.sizes, lengths)
-        counts = tables.rvs(n_replicates, method="patefield", random_state=rng)
-        counts = counts.reshape(n_replicates, len(self.sizes), len(lengths)).astype(np.float64)
+        counts = _tables(self.sizes, lengths, n_replicates, rng)
         width = max(cell.means.shape[1] for cell in self.cells)
         sums = np.zeros((n_replicates, len(self.cells), len(self.sizes), width))
         self._add(sums, counts, [cell.means for cell in self.cells])
         roots = np.sqrt(counts)
         for number in range(max(len(cell.slopes) for cell in self.cells)):
-            moved = rng.standard_normal(counts.shape)
+            moved = (2 * rng.random(counts.shape) - 1) * _UNIFORM
             moved *= roots
             moved -= counts * (moved.sum(axis=1) / lengths)[:, None]
             self._add(sums, moved, [cell.slopes[number : number + 1] for cell in self.cells])
@@ -241,3 +239,21 @@ class LabelTables:
             if by_column.size:
                 flat = by_column.reshape(len(cell.lengths), -1)
                 sums[:, number, :, : flat.shape[1]] += of_runs[:, :, at] @ flat
+
+
+def _tables(
+    rows: NDArray[np.intp], columns: NDArray[np.intp], n: int, rng: np.random.Generator
+) -> Array:
+    """Random tables with given margins, (n, rows, columns); no column is 0."""
+    from scipy.stats import random_table  # takes longer to import than all of cfair
+
+    counts = np.zeros((n, len(rows), len(columns)))
+    some = rows > 0
+    if np.count_nonzero(some) > 1 and len(columns) > 1:
+        tables = random_table(rows[some], columns)
+        counts[:, some] = tables.rvs(n, method="patefield", random_state=rng).reshape(
+            n, -1, len(columns)
+        )
+    else:  # a single line is no table for scipy, which makes negative counts of it
+        counts[:, some] = columns if len(columns) > 1 else rows[some, None]
+    return counts
