@@ -15,6 +15,7 @@ from scipy import stats
 import cfair
 from cfair.inference import label_tables, null_sums, one_pass, permutation, resampling
 from cfair.inference.label_tables import Along, LabelTables, alike, like_rows
+from cfair.inference.null_design import group_step
 from cfair.inference.permutation import BY_TABLES, FIXED, GROUP_SUMS
 from cfair.inference.resampling import shuffled_labels
 
@@ -502,6 +503,48 @@ def test_rows_that_differ_in_more_are_added_up_one_by_one(tables):
     label_tables._ROWS_A_GROUP = 2000
     audit(t).counterfactual("d ~ age + s", n_perm=1, seed=1)
     assert found[2:] == [None]
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+@pytest.mark.parametrize("size", [1, 3])
+def test_labels_may_leave_a_tiny_group_without_untreated_rows(tables, wanted, size):
+    t = table(6000)
+    t["race"] = t["race"].astype(str)
+    t.loc[t.index[:size], ["race", "d", "y"]] = ["Few", 0, 0]
+    t.loc[t.index[0], "y"] = 1
+    found = tables(wanted)
+    r = audit(t).counterfactual("d ~ race + s", outcome_model="y ~ race + age", n_perm=60, seed=1)
+    assert [engine is not None for engine in found] == [wanted]
+    names = list(r.cohort.groups.names)
+    large = [k for k, name in enumerate(names) if "Few" not in name]
+    for metric in ("cfpr", "cfnr"):
+        rates = r.null.rates[metric][:, large]
+        assert ((rates > 0) & (rates < 1)).all()
+
+
+def test_a_step_that_nothing_asks_of_an_empty_group_is_the_least():
+    basis = np.linalg.qr(np.eye(4) - 0.25)[0][:, :3]
+    score, information = np.array([[3.0, -1.0, 0.5, 2.0]]), np.array([[10.0, 5.0, 0.0, 8.0]])
+    step = group_step(basis, np.where(information > 0, score, 0.0), information)
+    np.testing.assert_allclose(step[0, [0, 1, 3]], [0.3, -0.2, 0.25])
+    assert abs(step[0, 2]) < 0.3
+    full = group_step(basis, score, information + 1)
+    np.testing.assert_allclose(full, score / (information + 1))
+
+
+def test_a_replicate_without_rows_of_a_cell_adds_nothing_to_it(monkeypatch):
+    t = table(6000)
+    t["race"] = t["race"].astype(str)
+    t.loc[t.index[:6], "race"] = "Few"
+    undefined = []
+    for limit in (10**9, 0):
+        monkeypatch.setattr(one_pass, "_ONE_SLOPE_FROM", limit)
+        r = audit(t).counterfactual("d ~ race + age + s", n_boot=200, seed=3)
+        rates = np.hstack([r.boot.rates[m] for m in ("cfpr", "cfnr")])
+        assert not ((rates < 0) | (rates > 1)).any()
+        undefined.append(np.isnan(rates))
+    assert undefined[0].any()
+    np.testing.assert_array_equal(*undefined)
 
 
 @pytest.mark.parametrize("formula", ["d ~ age + s", "d ~ sex * race + age + s"])

@@ -200,3 +200,30 @@ def fit_without_labels(d: Integers, design: NullDesign, weights: Array | None = 
     if design.pi is not None:
         return NullFit(np.zeros(0), design.pi, design.pi)
     raise ValueError("give the columns of the design or known probabilities")
+
+
+def group_step(basis: Array, score: Array, information: Array) -> Array:
+    """What one Newton step of an intercept and the group columns adds to every group.
+
+    Parameters
+    ----------
+    basis : (K, q) array
+        Group columns.
+    score, information : (R, K) arrays
+        Sums by label: residuals of the fit without labels, and their variances.
+
+    Returns
+    -------
+    (R, K) array
+        Shifts of the linear predictor. Where labels leave a group without rows that are used, the
+        least step that the others ask for.
+    """
+    columns = np.column_stack([np.ones(len(basis)), basis])
+    matrix = (columns.T * information[:, None, :]) @ columns
+    right = (score @ columns)[:, :, None]
+    step = np.empty_like(right)
+    empty = (information <= 1e-9 * information.max(axis=1, keepdims=True)).any(axis=1)
+    step[~empty] = np.linalg.solve(matrix[~empty], right[~empty])
+    if empty.any():
+        step[empty] = np.linalg.pinv(matrix[empty], rcond=1e-10, hermitian=True) @ right[empty]
+    return np.asarray(step[:, :, 0] @ columns.T)

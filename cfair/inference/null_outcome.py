@@ -20,7 +20,7 @@ from cfair.inference.contributions import without_rounding
 from cfair.inference.equality import logit_wald
 from cfair.inference.label_sums import label_sums
 from cfair.inference.label_tables import Along, LabelTables, alike, large_enough, like_rows
-from cfair.inference.null_design import null_design
+from cfair.inference.null_design import group_step, null_design
 from cfair.inference.refit import CounterfactualModels, Part
 from cfair.inference.resampling import Stream
 from cfair.inference.rows import Arrangement
@@ -73,13 +73,9 @@ class Shift:
         -------
         (R, K) array
         """
-        K = len(self.basis)
         if not self.basis.shape[1]:
-            return np.zeros((len(sums), K))
-        columns = np.column_stack([np.ones(K), self.basis])
-        information = (columns.T * sums[..., 1][:, None, :]) @ columns
-        solved = np.linalg.solve(information, (sums[..., 0] @ columns)[:, :, None])[:, :, 0]
-        return np.asarray(solved @ columns.T)
+            return np.zeros(sums.shape[:2])
+        return group_step(self.basis, sums[..., 0], sums[..., 1])
 
 
 def _replicates(

@@ -23,7 +23,7 @@ from cfair.inference.label_tables import (
     like_rows,
 )
 from cfair.inference.moments import cross_product, sums_by_cell
-from cfair.inference.null_design import NullDesign, NullFit
+from cfair.inference.null_design import NullDesign, NullFit, group_step
 from cfair.inference.null_wald import StackedMoments, batched_wald
 from cfair.inference.refit import Part
 from cfair.inference.resampling import Stream
@@ -113,7 +113,7 @@ class GroupShift:
         (`permutation.TRUNCATED_UP_TO`).
         """
         residual, variance, residual2 = np.moveaxis(scores, -1, 0)
-        step = self._factor(residual, variance)[:, :, None, None]
+        step = np.exp(group_step(self.basis, residual, variance))[:, :, None, None]
         odds, odds2, w_odds, *weighted = np.moveaxis(sums[..., self.at], -1, 0)
         basis = self.basis[None, :, None, None, :]
         by_group = odds[..., None] * basis
@@ -126,13 +126,6 @@ class GroupShift:
             self._bordered(start.information, self.mean_information, variance),
             self._bordered(start.meat, self.mean_meat, residual2),
         )
-
-    def _factor(self, residual: Array, variance: Array) -> Array:
-        """What one Newton step of intercept and group columns multiplies the odds by, (R, K)."""
-        columns = np.column_stack([np.ones(len(self.basis)), self.basis])
-        information = (columns.T * variance[:, None, :]) @ columns
-        step = np.linalg.solve(information, (residual @ columns)[:, :, None])[:, :, 0]
-        return np.asarray(np.exp(step @ columns.T))
 
     def _bordered(self, corner: Array, mean: Array, mass: Array) -> Array:
         """Second moments of covariates and labels, which are independent once permuted."""

@@ -89,7 +89,8 @@ class OnePassPlan:
         every replicate has its own.
     information : (q, q) array
     slope : (4K, q) array or None
-        Derivatives of the cell sums in the full sample; None if every replicate has its own.
+        Derivatives of the cell sums in the full sample, by what the first column (with `split`, the
+        second) adds up to there; None if every replicate has its own.
     split : bool
         Whether a row adds the rest of its weight to the cell of no event.
     at : Arrangement
@@ -150,7 +151,8 @@ def one_pass_plan(models: CounterfactualModels, added: Contributions) -> OnePass
             np.multiply((factor[some] * a)[:, None], here, out=part[:, read.own])
     cell = cell_codes(at.rows.y, at.rows.s, at.rows.group)
     # sums of sorted rows, so that they do not depend on the order in which rows came
-    slope = None if own_slope else _full_slopes(added, rows, at)
+    split = added.cell.shape[1] == 2
+    slope = None if own_slope else _full_slopes(added, rows, at, split=split)
     return OnePassPlan(
         columns,
         _row_blocks(cell),
@@ -158,7 +160,7 @@ def one_pass_plan(models: CounterfactualModels, added: Contributions) -> OnePass
         tuple(slopes),
         block_information(added.models, rows.weights),
         slope,
-        added.cell.shape[1] == 2,
+        split,
         at,
     )
 
@@ -189,15 +191,17 @@ def _score_columns(X: Array, rows: Rows, at: Arrangement, first: int) -> _ScoreC
     )
 
 
-def _full_slopes(added: Contributions, rows: Rows, at: Arrangement) -> Array:
-    """Derivatives of the cell sums of the full sample, with groups by their new numbers."""
+def _full_slopes(added: Contributions, rows: Rows, at: Arrangement, *, split: bool) -> Array:
+    """Derivatives of the logarithms of the cell sums, with groups by their new numbers."""
+    C = 4 * rows.n_groups
     own = cell_codes(rows.y, rows.s, at.rank[rows.group])[:, None]
     a = np.ones(rows.n) if rows.weights is None else rows.weights
     parts = [
-        sums_by_cell(own, (derivative[:, -1] * a)[:, None], model.at, 4 * rows.n_groups)
+        sums_by_cell(own, (derivative[:, -1] * a)[:, None], model.at, C)
         for model, derivative in zip(added.models, added.derivative, strict=True)
     ]
-    return np.hstack([np.zeros((4 * rows.n_groups, 0)), *parts])
+    total = np.bincount(own[:, 0], weights=a if split else added.value[:, -1] * a, minlength=C)
+    return np.hstack([np.zeros((C, 0)), *parts]) / np.where(total > 0, total, 1.0)[:, None]
 
 
 def _row_blocks(cell: NDArray[np.intp]) -> tuple[tuple[slice, tuple[_Run, ...]], ...]:
@@ -251,7 +255,8 @@ def one_pass(plan: OnePassPlan, *blocks: Stream) -> Part:
             for model, step in zip(plan.slopes, np.split(delta, ends[:-1], axis=1), strict=True):
                 mass = mass + model.along(sums, step)
         else:
-            mass = mass + delta @ plan.slope.T
+            # in a replicate without rows of a cell, there are no derivatives either
+            mass = mass + (observed if plan.split else mass) * (delta @ plan.slope.T)
     cells, observed = (values.reshape(B, K, 2, 2) for values in (mass, observed))
     if plan.split:  # rows with one prediction share the cells of both outcomes
         events, everyone = cells.sum(axis=2), observed.sum(axis=2)
