@@ -459,7 +459,7 @@ def _select_rows(declared: Declared, others: dict[str, NDArray[np.bool_]]) -> _R
     for mask in masks.values():
         keep &= ~mask
     if masks and declared.roles.missing != "drop":
-        raise DataError(_missing_message(declared, by_column, declared.count(~keep)))
+        raise DataError(_missing_message(declared, by_column, declared.count(~keep), bool(others)))
     _check_some_left(declared, keep, by_column)
     groups = _groups(declared, keep)
     small = _small_groups(groups, declared.roles)
@@ -493,7 +493,9 @@ def _groups(declared: Declared, rows: NDArray[np.bool_]) -> Groups:
     return cross([attribute.take(rows) for attribute in declared.attributes], repeats)
 
 
-def _missing_message(declared: Declared, by_column: dict[str, int], n_rows: int) -> str:
+def _missing_message(
+    declared: Declared, by_column: dict[str, int], n_rows: int, with_formula: bool
+) -> str:
     columns = show_some([f"{name!r} ({n} rows)" for name, n in by_column.items()], 10)
     message = (
         f"missing values in {columns}; {n_rows} of {declared.n_rows} rows in all. "
@@ -504,7 +506,23 @@ def _missing_message(declared: Declared, by_column: dict[str, int], n_rows: int)
         message += (
             f', or missing="level" to make the missing values of {" and ".join(attributes)} a level'
         )
-    return message + ", or fill them in."
+    message += ", or fill them in."
+    return message if with_formula else message + _also_missing(declared, by_column)
+
+
+def _also_missing(declared: Declared, by_column: dict[str, int]) -> str:
+    """Which columns without a role have missing values, while no formula is known yet."""
+    source = declared.table.source
+    if not isinstance(source, pd.DataFrame) or declared.repeats is not None:
+        return ""
+    counts = zip(declared.table.names, source.isna().sum().to_numpy(), strict=True)
+    more = [f"{str(name)!r} ({n} rows)" for name, n in counts if n and str(name) not in by_column]
+    if not more:
+        return ""
+    return (
+        f" Columns without a role that have missing values too: {show_some(more, 6)}; they count "
+        "where a formula uses them."
+    )
 
 
 def _check_some_left(

@@ -162,10 +162,12 @@ def read_score(series: pd.Series) -> Score:
     outside = (values < 0) | (values > 1)
     if outside.any():
         low, high = float(np.nanmin(values)), float(np.nanmax(values))
+        share = float(outside.mean())
+        where = found_at(series.index, outside) if share < _FEW_OUTSIDE else ""
         raise DataError(
             f"score column {name!r} must lie in [0, 1], but runs from {low:.6g} to {high:.6g} "
             f"({int(outside.sum())} of {len(values)} rows outside). "
-            f"{_score_hint(name, low, high, float(outside.mean()))}"
+            f"{_score_hint(name, low, high, share)}{where}"
         )
     return Score(name, values)
 
@@ -239,7 +241,7 @@ def weight_values(series: pd.Series) -> NDArray[np.float64]:
             first = ", ".join(f"{v:g}" for v in values[rows][:3]) + ", ..." * (n > 3)
             raise DataError(
                 f"weights column {name!r} has {kind} values in {n} row{'s' * (n > 1)} ({first}). "
-                f"{advice}"
+                f"{advice}{found_at(series.index, rows)}"
             )
     return values
 
@@ -299,12 +301,40 @@ def check_finite(series: pd.Series, what: str) -> None:
     """Refuse infinite values, with their count."""
     if getattr(series.dtype, "kind", "O") not in "fc":
         return
-    n_infinite = int(np.isinf(series.to_numpy()).sum())
-    if n_infinite:
+    infinite = np.isinf(series.to_numpy())
+    n = int(infinite.sum())
+    if n:
         raise DataError(
-            f"{what} has infinite values in {n_infinite} rows. Correct them, or set them to "
-            f"missing (np.nan) and say what missing values mean (missing=)."
+            f"{what} has infinite values in {n} row{'s' * (n > 1)}. Correct them, or set them to "
+            "missing (np.nan) and say what missing values mean (missing=)."
+            f"{found_at(series.index, infinite)}"
         )
+
+
+def found_at(index: pd.Index, wrong: NDArray[np.bool_], most: int = 3) -> str:
+    """Where the first bad rows are, by their labels, as a sentence to end a message with.
+
+    Parameters
+    ----------
+    index : pandas.Index
+        Of the caller's rows.
+    wrong : (n,) array of bool
+    most : int, default 3
+        Labels that are given.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> found_at(pd.Index(["p7", "p9"]), np.array([False, True]))
+    ' Look at the row with index p9.'
+    """
+    n = int(wrong.sum())
+    shown = ", ".join(str(label) for label in index[wrong][:most])
+    shown += f" and {n - most:,} more" * (n > most)
+    return f" Look at the row{'s' * (n > 1)} with index {shown}." if n else ""
 
 
 def formula_column(series: pd.Series) -> pd.Series:

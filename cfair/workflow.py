@@ -18,6 +18,7 @@ from cfair.analyses.fitted_model import (
 from cfair.analyses.held_out import Split, check_test_size, said_of, split_tables
 from cfair.audit import Audit
 from cfair.columns import check_cutoff
+from cfair.disclosure import check_below, is_masked, small_masks
 from cfair.frame import show_some
 from cfair.inference.resampling import seed_entropy
 from cfair.nuisance.learners import require_sklearn
@@ -45,11 +46,14 @@ def fit_and_audit(
     prepare: bool | None = None,
     indicate_missing: bool = False,
     outcome_event: Any = None,
+    treatment: Any = None,
+    treatment_event: Any = None,
     missing: str = "raise",
     min_group_size: int | None = None,
     small_groups: str = "warn",
     weights: Any = None,
     cluster: Any = None,
+    suppress_below: int | None = None,
     level: float = 0.95,
     seed: int | np.random.SeedSequence | np.random.Generator | None = 0,
 ) -> FitAndAuditResult:
@@ -96,8 +100,14 @@ def fit_and_audit(
         Whether the model is also told which values were missing.
     outcome_event : value, or list of values, optional
         What counts as 1, such as "yes" or ["yes", "y"]. Never guessed.
+    treatment : name or array, optional
+        What stands between the risk and the outcome, as in `Audit`, for
+        ``result.audit.counterfactual``. No feature.
+    treatment_event : value, or list of values, optional
+        What counts as treated.
     missing : {"raise", "drop", "level"}, default "raise"
-        For outcome, groups, weights and cluster, as in `Audit`. Nothing is filled in there.
+        For outcome, groups, treatment, weights and cluster, as in `Audit`. Nothing is filled in
+        there.
     min_group_size : int, optional
         Groups with fewer held-out rows are warned of.
     small_groups : {"warn", "drop"}, default "warn"
@@ -107,6 +117,9 @@ def fit_and_audit(
     cluster : name or array, optional
         Rows with the same value, a hospital or a patient say, are not independent: they are held
         out together, and the intervals allow for it.
+    suppress_below : int, optional
+        Counts from 1 to one less are masked in all that is printed, drawn and written, as in
+        `Audit`; the model itself, ``imputed`` and the rows are given as they are.
     level : float, default 0.95
         Confidence level.
     seed : int, SeedSequence, Generator or None, default 0
@@ -148,10 +161,13 @@ def fit_and_audit(
         cutoff=cutoff,
         cluster=cluster,
         weights=weights,
+        treatment=treatment,
         outcome_event=outcome_event,
+        treatment_event=treatment_event,
         missing=missing,
         min_group_size=min_group_size,
         small_groups=small_groups,
+        suppress_below=check_below(suppress_below),
     )
     request = read_model(
         model,
@@ -213,11 +229,14 @@ def _facts(
     """What was done, for the print: model, features, rows, what was filled in."""
     y, copies = split.train.y, fitted.copies
     among = [name for name in split.attributes if name in read.names]
-    trained = f"{text.count(len(y))} rows, events: {text.share(int(y.sum()), len(y))}"
+    events, below = int(y.sum()), split.roles.suppress_below
+    few = bool(is_masked(small_masks([events, len(y) - events], below)).any())
+    shown = "masked" if few else text.share(events, len(y))
+    trained = f"{text.count(float(small_masks(len(y), below)))} rows, events: {shown}"
     more = int((copies - 1).clip(0).sum())
     if request.upsample:
         what = "events" if copies[y == 1].max() > 1 else "non-events"
-        trained += f"; upsampled: {more:,} copies of {what} added"
+        trained += f"; upsampled: {'' if few else f'{more:,} '}copies of {what} added"
     if request.balanced:
         trained += "; events and non-events weighted to count alike"
     return (
@@ -229,18 +248,19 @@ def _facts(
         ("rows read", split.read),
         ("split", f"{split.how}; seed {seed}"),
         ("trained on", trained),
-        ("imputed", _imputed(request, fitted)),
+        ("imputed", _imputed(request, fitted, below)),
     )
 
 
-def _imputed(request: Request, fitted: Fitted) -> str:
+def _imputed(request: Request, fitted: Fitted, below: int | None) -> str:
     """What was filled in, or left to the pipeline."""
     parts = []
     for row in fitted.imputed.itertuples():
         value: Any = row.value
         shown = f"{value:.4g}" if isinstance(value, (float, np.floating)) else str(value)
         filled = f" = {shown}" if request.prepare else ""
-        parts.append(f"{row.column}{filled} in {row.train:,} training and {row.test:,} held-out")
+        train, test = (text.count(float(n)) for n in small_masks([row.train, row.test], below))
+        parts.append(f"{row.column}{filled} in {train} training and {test} held-out")
     if not parts:
         return "nothing: no feature has a missing value"
     said = "; ".join(parts) + " rows"

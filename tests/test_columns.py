@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import cfair
 from cfair.cli.flags import as_options
 from cfair.columns import (
     check_cutoff,
@@ -19,6 +20,7 @@ from cfair.columns import (
     read_attribute,
     read_binary,
     read_score,
+    read_weights,
     refuse_numbers_as_text,
 )
 from cfair.errors import DataError
@@ -139,6 +141,26 @@ def test_infinite_values_are_refused_with_their_count(reader):
         reader(series([0.0, np.inf, -np.inf, 1.0]))
     with pytest.raises(DataError, match="infinite"):
         read_attribute(series([0.0, np.inf], object))
+
+
+def test_messages_about_bad_rows_say_which_the_first_are():
+    index = [f"p{k}" for k in range(100)]
+    bad = np.isin(np.arange(100), [7, 11, 12, 40])
+    values = {
+        "score": (read_score, np.where(bad, 1.5, 0.5)),
+        "infinite": (formula_column, np.where(bad, np.inf, 0.5)),
+        "weights": (read_weights, np.where(bad, -1.0, 0.5)),
+    }
+    for reader, x in values.values():
+        with pytest.raises(
+            DataError, match=r"4 .*Look at the rows with index p7, p11, p12 and 1 more\.$"
+        ):
+            reader(pd.Series(x, index=index, name="x"))
+    with pytest.raises(DataError, match=r"in 1 row\. .*Look at the row with index p7\.$"):
+        formula_column(pd.Series(np.where(np.arange(100) == 7, np.inf, 1.0), index=index, name="x"))
+    with pytest.raises(DataError, match="percentage") as other_scale:  # where no row is odd
+        read_score(pd.Series(np.arange(100.0), index=index, name="x"))
+    assert "Look at" not in str(other_scale.value)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "Float64", "double[pyarrow]", object])
@@ -353,3 +375,18 @@ def test_numbers_that_other_text_made_text():
     refuse_numbers_as_text("SBP", [*values, *(f"ward {v}" for v in values), "x"])
     refuse_numbers_as_text("site", [*values[:19], "n/k"])
     refuse_numbers_as_text("SBP", [float(v) for v in values])
+
+
+def test_missing_values_are_told_with_the_columns_that_formulas_may_use():
+    table = bad.cohort(60)
+    table["y"] = table["y"].astype(float)
+    table.iloc[[3, 5], table.columns.get_loc("y")] = np.nan
+    table["bmi"] = np.where(np.arange(60) < 7, np.nan, 25.0)
+    roles = {"outcome": "y", "score": "s", "cutoff": 0.5, "groups": "sex"}
+    with pytest.raises(
+        DataError, match=r"'y' \(2 rows\).*fill them in\. Columns .*'bmi' \(7 rows\)"
+    ):
+        cfair.Audit(table, **roles).observed()
+    known = table.assign(y=table["y"].fillna(0))
+    with pytest.raises(DataError, match=r"'bmi' \(7 rows\).*fill them in\.$"):
+        cfair.Audit(known, **roles).counterfactual("d ~ sex + s + bmi")

@@ -21,7 +21,7 @@ import cfair.analyses.table_one
 import cfair.disclosure
 import cfair.errors
 from cfair.cli import main
-from cfair.disclosure import KINDS, MASKED, protect, quiet, release
+from cfair.disclosure import KINDS, MASKED, SMALL, protect, quiet, release
 from cfair.estimators.confusion import RATE_CELLS
 
 matplotlib.use("Agg")
@@ -403,6 +403,48 @@ def test_sums_of_small_counts_do_not_give_them_away():
     every = np.ones((1, 3))
     shown = found.counts(np.vstack([every, np.eye(3)]), KINDS["tn"])
     assert not np.isfinite(shown[0]) or np.isnan(shown[1])
+
+
+def test_a_higher_threshold_may_show_a_count_that_a_lower_one_masks():
+    # 13, 28 and 15 false positives: with a limit of 20 the first is small, and 28 tells nothing
+    cells = np.array([[[15, 13], [35, 10]], [[9, 28], [24, 1]], [[3, 15], [33, 16]]], dtype=float)
+    partitions = [np.ones((1, 3)), np.eye(3)]
+    low, high = (
+        protect(cells, partitions, below).counts(np.eye(3), KINDS["fp"]) for below in (T, 20)
+    )
+    np.testing.assert_array_equal(low, [13, np.nan, np.nan])
+    np.testing.assert_array_equal(high, [-20, 28, -20])
+    # what is small below the lower threshold is so below the higher one
+    rng, (partitions, member) = np.random.default_rng(3), parts()
+    for _ in range(20):
+        cells = rng.integers(0, 60, (6, 2, 2)).astype(float)
+        few, more = (protect(cells, partitions, below) for below in (T, 20))
+        for kind in KINDS.values():
+            assert (more.masks(member, kind)[few.masks(member, kind) == SMALL] == SMALL).all()
+
+
+def test_a_masked_rate_says_which_count_beside_it_is_small():
+    audit = audit_of(example(700, 1))
+    observed, treated = audit.observed(), audit.counterfactual(FORMULA)
+    patients, untreated = observed.counts, treated.counts
+    beside = {
+        "tpr": [patients["events"]],
+        "fnr": [patients["events"]],
+        "cfpr": [untreated["untreated"]],
+        "cfnr": [untreated["untreated"], untreated["events"]],
+    }
+    seen = set()
+    for result in (observed, treated):
+        for metric, rows in zip(result.metrics, result.rows, strict=True):
+            columns = [patients["n"], *beside.get(metric, [])]
+            for k, note in enumerate(rows.notes):
+                if note.startswith(MASKED):
+                    small = any(counts[k] < 0 for counts in columns)
+                    general = f"{MASKED}rests on a count below {T}, or would reveal one"
+                    assert (note == general) == (not small)
+                    seen.add(note.removeprefix(MASKED))
+    assert {f"fewer than {T} events", f"fewer than {T} untreated events"} <= seen
+    assert any(why.startswith("rests on") for why in seen)
 
 
 def test_no_threshold_changes_nothing():
@@ -999,10 +1041,14 @@ def test_rows_that_miss_one_thing_and_not_another_are_not_told():
 
 
 def test_contrasts_of_masked_rates_say_so():
-    frame = audit_of(example(700, 1)).observed().contrasts("overall")
+    observed = audit_of(example(700, 1)).observed()
+    frame = observed.contrasts("overall")
     lost = frame["estimate"].isna()
     assert lost.any()
-    assert frame.loc[lost, "note"].str.startswith("masked: rests on a count below 11").all()
+    own = observed.rates.set_index(["metric", "group"])["note"]
+    for row in frame[lost].to_dict("records"):
+        assert row["note"] == f"{own[row['metric'], row['group']]} in {row['group']}"
+        assert row["note"].startswith(MASKED)
     assert all(row["group"] in row["note"] for _, row in frame[lost].iterrows())
     assert not frame.loc[~lost, "note"].str.contains("masked").any()
 

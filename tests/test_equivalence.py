@@ -300,6 +300,18 @@ def test_verdicts():
     assert "90%" in str(result)
 
 
+def test_no_power_beside_an_interval_that_excludes_equality_is_explained():
+    with pytest.warns(SmallGroupWarning, match="expected cell below 5"):
+        result = small({"most": (900, 100, 50, 450), "few": (9, 1, 3, 2)}).equivalence("tpr")
+    row = result.pairs.iloc[0]
+    assert row["verdict"] == "no power"
+    assert row["ci_low"] > 1 or row["ci_high"] < 1
+    assert "not equal; whether beyond the margin is open" in row["note"]
+    printed = " ".join(str(result).split())
+    assert "no power is to show equivalence: no split of these events" in printed
+    assert "The interval is of these data all the same, and may exclude equality." in printed
+
+
 def test_equal_is_not_what_equivalent_means():
     audit = small({"a": (8000, 2000, 1000, 9000), "b": (8000, 2000, 1200, 8800)})
     row = audit.equivalence("tpr").pairs.iloc[0]

@@ -244,6 +244,13 @@ def test_a_plan_of_many_groups():
     given = cfair.equivalence_groups("sensitivity", groups=4, n=2000, **asked)
     assert given.joint_power < 0.8 < given.frame["power"].min()
     assert given.n_needed == four.n
+    for plan in (cfair.equivalence_groups("sensitivity", groups=6, **asked), given):
+        rows = plan.groups
+        assert (rows["n"] % 1 == 0).all()  # patients are whole
+        assert (rows["n"] >= plan.n * rows["allocation"] - 1e-6).all()
+        assert plan.n <= rows["n"].sum() < plan.n + len(rows)
+        np.testing.assert_allclose(rows["size"], rows["n"] * rows["denominator"])
+        assert f"  {rows['n'][0]:,.0f}  " in str(plan)
     assert "2,000" in str(given)
     never = cfair.equivalence_groups(
         "ppv", prevalence=[0.2, 0.05], specificity=0.8, sensitivity=0.8

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
 import sys
+import warnings
 from contextlib import suppress
 from types import SimpleNamespace
 
@@ -589,6 +591,53 @@ def test_the_call_is_kept_without_data():
     )
 
 
+def test_the_report_says_how_many_were_read_and_that_its_rows_are_held_out(result, tmp_path):
+    pytest.importorskip("jinja2")
+    page = result.audit.report(tmp_path / "r.html", result).read_text(encoding="utf-8")
+    flow = " ".join(re.sub("<[^>]+>", " ", page.partition('class="flow"')[2]).split())
+    assert (
+        "held out 270 rows that the model has not seen; read 900 rows, 900 used (none dropped); "
+        "trained on 630 left out 0 none used 270"
+    ) in flow
+    assert "rows of the table" not in flow
+    own = result.audit.report(tmp_path / "own.html").read_text(encoding="utf-8")
+    assert "rows of the table" in own  # which knows of no others
+
+
+def test_a_treatment_is_handed_on_to_the_audit():
+    given = T.assign(d=np.where(T["d"] == 1, "drug", "none"))
+    found = fit(given, treatment="d", treatment_event="drug")
+    pd.testing.assert_series_equal(found.risk, fit(given).risk)
+    mine = found.audit.counterfactual("~ sex + race + age + fitted_risk")
+    named = fit(T).audit.counterfactual("d ~ sex + race + age + fitted_risk")
+    pd.testing.assert_frame_equal(mine.rates, named.rates)
+    with pytest.raises(DataError, match="'d' has two roles: treatment and features.*left side of"):
+        fit(treatment="d", features=["age", "d"])
+
+
+def test_small_counts_are_masked_in_all_that_is_said_of_a_fit(tmp_path):
+    few = T.copy()
+    few.loc[few.index[:12], "age"] = np.nan
+    few.loc[few.index[20:23], "smoker"] = "once"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plain = two(few[20:], few[:20].assign(smoker="never"), seed=2)
+        found = two(few[20:], few[:20].assign(smoker="never"), seed=2, suppress_below=30)
+        rare = two(T[:300].assign(y=(T["y"][:300].cumsum() <= 9) * T["y"][:300]), suppress_below=11)
+    assert "age = " in said(plain)
+    assert "in 0 training and 12 held-out rows" in said(plain)
+    assert "in 0 training and <30 held-out rows" in said(found)
+    assert any("20 held-out rows with a level" in note for note in plain.notes)
+    assert any("<30 held-out rows with a level" in note for note in found.notes)
+    assert found.observed.cohort.suppress_below == 30
+    assert "disclosure   counts below 30 masked" in str(found.observed)
+    assert "disclosure   counts below 30 masked" in str(found)
+    assert re.search(r"^F +Black .*masked", str(found), re.MULTILINE)
+    assert "trained on 300 rows, events: masked" in said(rare)
+    with pytest.raises(ValueError, match="suppress_below must be a whole number"):
+        fit(suppress_below=0)
+
+
 def test_one_group_has_rates_and_nothing_to_compare():
     found = fit(T[T["sex"] == "F"], groups=["sex"], features=["age"])
     assert "one group only: nothing to compare" in str(found)
@@ -634,7 +683,7 @@ REFUSED = {
     r"feature 'admitted' must be numbers or categories, but is dates or times": lambda: fit(
         DATES, features=["admitted"]
     ),
-    "feature 'age' has infinite values in 1 rows": lambda: fit(
+    "feature 'age' has infinite values in 1 row": lambda: fit(
         T.assign(age=T["age"].where(T.index != 3, np.inf))
     ),
     "test_size=900 holds out 900 of 900 rows": lambda: fit(test_size=900),

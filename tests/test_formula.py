@@ -11,10 +11,12 @@ import patsy
 import pytest
 from bad_inputs import (
     bl37_caller_variables,
+    cohort,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import cfair
 from cfair.errors import FormulaError
 from cfair.formula import build_design, parse_formula
 
@@ -325,3 +327,15 @@ def test_terms_expand_as_patsy_expands_them(pairs, last):
     formula = parse("~ " + text, [*COLUMNS[:8]])
     names = [":".join(f.name() for f in term.factors) for term in expected]
     assert (["", *formula.terms] if formula.intercept else [*formula.terms]) == names
+
+
+def test_a_column_of_a_learner_is_named_and_no_formula_is_shown():
+    pytest.importorskip("sklearn")
+    from sklearn.tree import DecisionTreeClassifier
+
+    audit = cfair.Audit(cohort(60), outcome="y", score="s", cutoff=0.5, groups="sex", treatment="d")
+    learner = cfair.Learner(DecisionTreeClassifier(), columns=["sex", "agee"])
+    with pytest.raises(ValueError, match="propensity, columns of the Learner: 'agee' is not") as e:
+        audit.counterfactual(learner)
+    assert "'age'" in str(e.value)
+    assert "~" not in str(e.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,10 @@ def counterfactual(
     """
     options = check_options(level, interval, aggregate_interval, truncation, u_delta)
     replicates.check_rows(cohort)
+    began = perf_counter()
     fitted = fit_models(request, cohort, options.truncation, replicates)
+    if fitted.models.learns:
+        replicates.warn_if_long(perf_counter() - began)
     moments = contribution_moments(fitted.added, cohort.groups.n_groups, cohort.weights)
     boot = _bootstrap(cohort, fitted, replicates)
     null = _null(fitted, replicates)

@@ -15,6 +15,7 @@ from cfair.analyses.masking import (
     masked_propensity,
     masked_rows,
     treated_masks,
+    treated_told,
     untreated,
 )
 from cfair.analyses.notes import model_notes, overlap_notes, range_notes, replicate_notes
@@ -136,6 +137,7 @@ def make_result(
         COUNTERFACTUAL,
         cohort,
         _untreated_denominators(cohort, computed.joint),
+        treated_told(cohort, COUNTERFACTUAL),
     )
     overlap = masked_overlap(computed.overlap, cohort, propensity)
     notes = (

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from cfair.analyses.held_out import Part, Rows, Split, split_seeds
 from cfair.columns import check_finite, describe_kind, is_text
+from cfair.disclosure import small_masks
 from cfair.errors import (
     CfairWarning,
     ConvergenceError,
@@ -39,6 +40,7 @@ from cfair.nuisance.classifiers import (
 from cfair.nuisance.learners import check_estimator, estimator_text
 from cfair.nuisance.logistic import fit_logistic
 from cfair.options import check_option
+from cfair.results.text import count
 
 Array = NDArray[np.float64]
 
@@ -217,7 +219,7 @@ class Features:
     numbers: tuple[str, ...]
     categories: tuple[str, ...]
     constant: tuple[str, ...]
-    unseen: dict[str, tuple[tuple[str, ...], int]]
+    unseen: dict[str, tuple[tuple[str, ...], float]]
 
     @property
     def names(self) -> list[str]:
@@ -275,7 +277,8 @@ def read_features(features: Any, split: Split, request: Request) -> Features:
         (categories if category else numbers).append(name)
         new = ~missing[n:] & ~pd.Series(values[n:]).isin(known).to_numpy()
         if category and new.any():
-            unseen[name] = tuple(sorted(set(values[n:][new]))), int(new.sum())
+            rows = small_masks(new.sum(), split.roles.suppress_below)
+            unseen[name] = tuple(sorted(set(values[n:][new]))), float(rows)
     if empty:
         raise DataError(
             f"feature{'s' * (len(empty) > 1)} {show_some(empty)}: all {n:,} training rows have a "
@@ -291,6 +294,19 @@ def read_features(features: Any, split: Split, request: Request) -> Features:
     return Features(train, test, tuple(numbers), tuple(categories), tuple(constant), unseen)
 
 
+#: What to do about a feature that has another role.
+_TWO_ROLES = {
+    "outcome": (
+        "A model that is given the outcome has nothing to predict: leave it out of the features."
+    ),
+    "treatment": (
+        "What comes after the risk cannot be part of it: leave it out of the features. If it comes "
+        "before, leave treatment= out; result.audit.counterfactual takes it from the left side of "
+        "its formula."
+    ),
+}
+
+
 def _checked_names(features: Any, split: Split) -> list[Any]:
     """Names of columns, none twice, none with a role other than of a group."""
     names = [features] if is_name(features) else features
@@ -303,12 +319,7 @@ def _checked_names(features: Any, split: Split) -> list[Any]:
         raise DataError(f"features names {show_some(twice)} more than once. Name each once.")
     for role, column in split.role_names:
         if role != "groups" and column in map(str, names):
-            what = (
-                "A model that is given the outcome has nothing to predict: leave it out of the "
-                "features."
-                if role == "outcome"
-                else "Give each role a column of its own."
-            )
+            what = _TWO_ROLES.get(role, "Give each role a column of its own.")
             raise DataError(f"column {column!r} has two roles: {role} and features. {what}")
     one = split.train.table is split.test.table
     for where, part in (("train: ", split.train), ("test: ", split.test)):
@@ -535,8 +546,8 @@ def _feature_notes(features: Features, prepared: bool) -> list[str]:
     for name, (levels, n) in features.unseen.items():
         _say(
             notes,
-            f"{name}: {n:,} held-out row{'s' * (n > 1)} with a level that no training row has "
-            f"({show_some(list(levels))}); "
+            f"{name}: {count(n)} held-out row{'s' * (n != 1)} with a level that no training row "
+            f"has ({show_some(list(levels))}); "
             + (
                 "the model takes them as of none of the levels it knows."
                 if prepared

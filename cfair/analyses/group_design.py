@@ -160,7 +160,8 @@ def equivalence_groups(
             "note": np.where(inside, "", "not inside the margin: cannot be shown with any N"),
         }
     )
-    patients = np.full(len(labels), np.nan) if at is None else at * part
+    # a patient is whole, and belongs to one group
+    patients = np.full(len(labels), np.nan) if at is None else np.ceil(at * part - 1e-9)
     least = patients * denominators * np.minimum(rates, 1 - rates)
     by_group = pd.DataFrame(
         {

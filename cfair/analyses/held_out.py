@@ -12,8 +12,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cfair.cohort import Cohort, make_cohort
+from cfair.disclosure import quiet, small_masks
 from cfair.errors import DataError, ModelWarning, warn
 from cfair.frame import Table, as_table, is_name, show_some
+from cfair.results import text
 from cfair.results.report import plural
 from cfair.roles import Declared, Roles, given, read_declaration, read_role
 
@@ -85,7 +87,10 @@ class Split:
                 values["groups"].append(value)
             else:
                 values[role] = value
-        options = ("cutoff", "outcome_event", "missing", "min_group_size", "small_groups")
+        options = (
+            *("cutoff", "outcome_event", "treatment_event", "missing", "min_group_size"),
+            *("small_groups", "suppress_below"),
+        )
         return {**values, **{name: getattr(self.roles, name) for name in options}}
 
 
@@ -200,7 +205,7 @@ def _take_two(train: Table, test: Table, roles: Roles) -> Split:
         role_names=tuple(declared[0].role_names),
         read=f"train {_rows_read(cohorts[0])}; test {_rows_read(cohorts[1])}",
         how="two tables, as given",
-        notes=_in_both(declared, parts),
+        notes=_in_both(declared, parts, roles.suppress_below),
     )
 
 
@@ -251,7 +256,7 @@ def _require_both_outcomes(where: str, part: Part) -> None:
     )
 
 
-def _in_both(declared: list[Declared], parts: list[Part]) -> tuple[str, ...]:
+def _in_both(declared: list[Declared], parts: list[Part], below: int | None) -> tuple[str, ...]:
     """Warn of patients or clusters that are in both tables, as far as labels or values tell."""
     train, test = declared
     found = []
@@ -259,11 +264,12 @@ def _in_both(declared: list[Declared], parts: list[Part]) -> tuple[str, ...]:
     shared = train.table.index.intersection(test.table.index)
     if len(shared) and not all(plain):  # rows that are merely numbered say nothing
         found.append(
-            f"{len(shared):,} labels of the index are in both tables, such as {shared[0]!r}: rows "
-            "of patients that were trained on are not held out."
+            f"{text.count(float(small_masks(len(shared), below)))} labels of the index are in both "
+            f"tables, such as {shared[0]!r}: rows of patients that were trained on are not held "
+            "out."
         )
     else:
-        found += _equal_rows(*parts)
+        found += [quiet(note, below) for note in _equal_rows(*parts)]
     if train.cluster is not None and test.cluster is not None:
         both = set(train.cluster.levels) & set(test.cluster.levels)
         if both:
@@ -271,8 +277,8 @@ def _in_both(declared: list[Declared], parts: list[Part]) -> tuple[str, ...]:
                 f"{len(both):,} clusters ({train.cluster.name}) have rows in both tables: the "
                 "model has seen their like."
             )
-    for text in found:
-        warn(text, ModelWarning)
+    for note in found:
+        warn(note, ModelWarning)
     return tuple(found)
 
 
@@ -390,7 +396,9 @@ def _strata(cohort: Cohort, most: int) -> tuple[NDArray[np.integer] | None, str]
     alone = sizes[cells] < 2
     largest = 2 * np.array([sizes[0::2].argmax(), sizes[1::2].argmax()]) + [0, 1]
     pooled = np.where(alone, largest[cohort.y], cells)
-    aside = f" ({plural(int(alone.sum()), 'row')} alone in a cell aside)" if alone.any() else ""
+    aside = ""
+    if alone.any() and cohort.suppress_below is None:  # that there are such is a count of one
+        aside = f" ({plural(int(alone.sum()), 'row')} alone in a cell aside)"
     for strata, how in (
         (pooled, f"at random, balanced by outcome and group{aside}"),
         (cohort.y, "at random, balanced by outcome: too few rows to balance groups"),

@@ -17,6 +17,7 @@ from cfair.disclosure import (
     Protection,
     small_masks,
     strictest,
+    told_small,
     why_masked,
     why_rate_masked,
 )
@@ -180,6 +181,7 @@ def masked_rows(
     metrics: Sequence[str],
     cohort: Cohort,
     denominators: Sequence[Array] | None = None,
+    told: Mapping[str, Sequence[str]] | None = None,
 ) -> list[MetricRows]:
     """Why rates are masked, and denominators as they may be shown.
 
@@ -191,6 +193,8 @@ def masked_rows(
     cohort : Cohort
     denominators : sequence of (T,) arrays, optional
         With their masks; where there are none, the denominator of a masked rate is masked.
+    told : mapping of str to sequence of str, optional
+        By metric, which count beside each rate is shown to be small.
 
     Returns
     -------
@@ -202,9 +206,42 @@ def masked_rows(
     for k, (r, metric) in enumerate(zip(rows, metrics, strict=True)):
         mask = masks[metric]
         shown = np.where(mask > 0, np.nan, r.denominator)
-        notes = tuple(why_rate_masked(m, below) or n for m, n in zip(mask, r.notes, strict=True))
+        nothing = [""] * len(mask)
+        notes = tuple(
+            why_rate_masked(m, below, few) or n
+            for m, few, n in zip(mask, (told or {}).get(metric, nothing), r.notes, strict=True)
+        )
         known = shown if denominators is None else denominators[k]
         found.append(MetricRows(r.label, known, notes))
+    return found
+
+
+def treated_told(cohort: Cohort, metrics: Sequence[str]) -> dict[str, list[str]] | None:
+    """Which count of a rate stands beside it as a small one, where tables count the untreated.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    metrics : sequence of str
+
+    Returns
+    -------
+    dict of str to list of str, or None
+        As `cfair.disclosure.told_small`; None without disclosure control.
+    """
+    protection = cohort.treated_protection
+    if protection is None:
+        return None
+    member, found = targets(cohort), {}
+    n, d0, events = (
+        protection.masks(member, kind)
+        for kind in (KINDS["n"], untreated(KINDS["n"]), untreated(KINDS["events"]))
+    )
+    for metric in metrics:
+        told = {"patients": n} | ({"untreated patients": d0} if metric in _SAME else {})
+        found[metric] = told_small(
+            told | ({"untreated events": events} if metric == "cfnr" else {})
+        )
     return found
 
 

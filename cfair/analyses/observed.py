@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfair.cohort import Cohort
-from cfair.disclosure import KINDS, MASKED, why_rate_masked
+from cfair.disclosure import KINDS, MASKED, told_small, why_rate_masked
 from cfair.errors import DataError
 from cfair.estimators.confusion import (
     LABELS,
@@ -208,6 +208,18 @@ def rate_masks(cohort: Cohort, metric: str, membership: Array | None = None) -> 
     return worst
 
 
+def _told(cohort: Cohort, metric: str) -> list[str]:
+    """Which count under a rate the table of rates shows to be small: it has rows and events."""
+    if cohort.protection is None:
+        return [""] * len(targets(cohort))
+    of_events = metric in RATE_CELLS and np.array_equal(
+        RATE_CELLS[metric].indicators()[1], KINDS["events"]
+    )
+    named = {"patients": "n"} | ({"events": "events"} if of_events else {})
+    member = targets(cohort)
+    return told_small({s: cohort.protection.masks(member, KINDS[k]) for s, k in named.items()})
+
+
 def shown_counts(
     cohort: Cohort, kind: Array, values: Array, membership: Array | None = None
 ) -> Array:
@@ -283,7 +295,8 @@ def observed_rows(cohort: Cohort, estimates: list[RateEstimates]) -> list[Metric
             for total, rate in zip(n, unweighted[e.metric], strict=True)
         ]
         masked = [
-            why_rate_masked(m, cohort.suppress_below or 0) for m in rate_masks(cohort, e.metric)
+            why_rate_masked(m, cohort.suppress_below or 0, few)
+            for m, few in zip(rate_masks(cohort, e.metric), _told(cohort, e.metric), strict=True)
         ]
         notes = tuple(
             why or rate_note(*values)

@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfair.cohort import Cohort
-from cfair.errors import DataError
+from cfair.errors import CfairWarning, DataError, warn
 from cfair.inference.bootstrap import KINDS
 from cfair.inference.resampling import seed_entropy
 from cfair.options import check_count, check_option
 
 Integers = NDArray[np.integer]
+
+#: Seconds beyond which it is said beforehand how long replicates take.
+LONG = 60.0
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,37 @@ class Replicates:
         """Whether a bootstrap is wanted."""
         wanted = self.n_boot > 0 or self.resamples is not None
         return self.bootstrap is not None and wanted
+
+    @property
+    def n_wanted(self) -> int:
+        """Replicates of the bootstrap and the null together."""
+        boots = self.n_boot if self.resamples is None else len(self.resamples)
+        perms = self.n_perm if self.permutations is None else len(self.permutations)
+        return boots * self.bootstraps + perms * self.permutes
+
+    def warn_if_long(self, seconds: float) -> None:
+        """Say how long replicates that fit every model anew may take, before they are begun.
+
+        Parameters
+        ----------
+        seconds : float
+            That all models took once, with their folds.
+        """
+        from joblib import effective_n_jobs
+
+        workers, n = int(effective_n_jobs(self.n_jobs)), self.n_wanted
+        total = seconds * n / workers
+        if total <= LONG:
+            return
+        shown = f"{total:,.0f} s" if total < 120 else f"{total / 60:,.0f} minutes"
+        shown = shown if total < 7200 else f"{total / 3600:,.1f} hours"
+        warn(
+            f"{n:,} replicates of models that took {seconds:.2g} s on these rows may take up to "
+            f"{shown} on {workers:,} worker{'s' * (workers > 1)}. n_jobs=-1 takes all processors, "
+            "progress=True shows how far they are, and smaller n_boot= and n_perm= are done "
+            "sooner.",
+            CfairWarning,
+        )
 
     def check_rows(self, cohort: Cohort) -> None:
         """Check rows that the user gave for the replicates, before any work.

@@ -28,6 +28,7 @@ from cfair.disclosure.words import (
     policy,
     quiet,
     rounding,
+    told_small,
     why_masked,
     why_rate_masked,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "rounding",
     "small_masks",
     "strictest",
+    "told_small",
     "why_masked",
     "why_rate_masked",
     "written",

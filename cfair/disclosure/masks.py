@@ -327,6 +327,13 @@ def protect(
     small itself, or as large as it can be. Limits that follow from inequalities in other ways are
     not looked for; rates do not say which of their counts is small, so that there are few.
 
+    A higher threshold masks every count that a lower one finds small, but not every count that a
+    lower one masks for what it would reveal. Counts are tried in an order and kept as long as
+    nothing small follows from all that is kept: where a count is small under the higher threshold
+    and goes, a later one gives nothing away together with it any more, and stays. So a count may be
+    shown below 20 that is masked below 11, and two results of the same rows with two thresholds
+    show more together than either may: publish one.
+
     References
     ----------
     Hundepool A et al. (2012). Statistical Disclosure Control. Wiley, chapter 4.

@@ -106,18 +106,62 @@ def why_masked(mask: int, below: int) -> str:
     return f"{MASKED}would reveal a smaller cell" if mask == REVEALING else ""
 
 
-def why_rate_masked(mask: int, below: int) -> str:
+def why_rate_masked(mask: int, below: int, told: str = "") -> str:
     """Why a rate is masked; empty if it is shown.
 
     Which of its counts is small is not said: with a limit for each of them, one in four small
-    counts of simulated tables of six groups has only one value left, and without none.
+    counts of simulated tables of six groups has only one value left, and without none. Nor is it
+    said whether one of them is small itself or would follow from another: of two groups with 12
+    false positives together, one masked for a small count and one for what it would reveal, the
+    second has 11 or more, and the first, therefore, 1. What the table shows to be small beside the
+    rate, as ``<11`` patients, is said.
+
+    Parameters
+    ----------
+    mask : int
+        `SHOWN`, `SMALL` or `REVEALING`.
+    below : int
+    told : str, optional
+        Which count that the rate rests on is shown to be small, such as "events".
+
+    Returns
+    -------
+    str
 
     Examples
     --------
     >>> why_rate_masked(SMALL, 11)
     'masked: rests on a count below 11, or would reveal one'
+    >>> why_rate_masked(SMALL, 11, "events")
+    'masked: fewer than 11 events'
     """
+    if mask and told:
+        return f"{MASKED}fewer than {below} {told}"
     return f"{MASKED}rests on a count below {below}, or would reveal one" if mask else ""
+
+
+def told_small(columns: Mapping[str, NDArray[np.integer]]) -> list[str]:
+    """Which count of each target a table shows to be small.
+
+    Parameters
+    ----------
+    columns : mapping of str to (T,) array
+        What becomes of the counts that stand beside a rate and that it rests on, by what they
+        count; of two that are small the first is named.
+
+    Returns
+    -------
+    list of str
+        Empty where none is.
+
+    Examples
+    --------
+    >>> told_small({"patients": np.array([1, 0, 2]), "events": np.array([1, 1, 0])})
+    ['patients', 'events', '']
+    """
+    marks = np.stack(list(columns.values()), axis=1) == SMALL
+    names = [*columns, ""]
+    return [names[int(few.argmax())] if few.any() else "" for few in marks]
 
 
 #: Numbers of rows in a sentence, which no table of counts answers for.

@@ -108,6 +108,9 @@ def read_model(value: Any, declared: Declared, *, what: str = "propensity") -> M
         If it is none of these.
     """
     if hasattr(value, "formula_text") and hasattr(value, "estimator"):
+        for name in value.columns or ():
+            if name not in declared.columns:  # a formula of them is none that the user wrote
+                declared.table.position(name, f"{what}, columns of the Learner:")
         formula = parse_formula(value.formula_text, declared.columns, what=what)
         declared.check_numbers(formula.bare_columns)
         return ModelRequest(

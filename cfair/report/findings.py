@@ -13,7 +13,7 @@ import pandas as pd
 from cfair.inference.estimates import CARE_BELOW
 from cfair.report.blocks import count, label, listed, number, p_text, rate
 from cfair.results.equivalence import VERDICTS, EquivalenceResult
-from cfair.results.gaps import MASKED_IN, NO_RATE_IN, simultaneous_pairs
+from cfair.results.gaps import simultaneous_pairs
 from cfair.results.group_intervention import GroupInterventionResult
 from cfair.results.interaction import InteractionResult
 from cfair.results.observed import ObservedResult
@@ -38,6 +38,8 @@ WORDS: dict[str, tuple[str, str]] = {
 }
 #: What it comes to, and the figures.
 Finding = tuple[str, str]
+#: Pairs of groups of one verdict that a sentence names.
+MOST_PAIRS = 6
 #: Measures of the score that the page has a table of.
 SCORE_METRICS: tuple[str, ...] = ("auc", "brier", "oe_ratio", "calibration_slope")
 #: Which rates of a result the findings are about, in this order.
@@ -51,7 +53,9 @@ def gap_findings(result: RatesResult) -> list[Finding]:
     """The clearest gap of each rate: between whom, how sure, or that it is unknown.
 
     The clearest is the one whose simultaneous interval is farthest from 0, among all pairs of
-    groups and of levels of an attribute. The widest is often just that of the smallest groups.
+    groups and of levels of an attribute of which both rates rest on `CARE_BELOW` patients; among
+    the others only where there is no such pair, and such a finding comes last. The widest is often
+    just that of the smallest groups.
 
     Parameters
     ----------
@@ -65,10 +69,16 @@ def gap_findings(result: RatesResult) -> list[Finding]:
     if np.count_nonzero(result.cohort.groups.sizes) < 2:
         return [("One group only.", "Nothing can be compared.")]
     gaps = tabled_gaps(result)
-    return [
+    said = [
         _finding(result, metric, gaps[gaps["metric"] == metric])
         for metric in _TOLD.get(type(result), result.compared)
     ]
+    return _few_last(said)
+
+
+def _few_last(said: Sequence[tuple[bool, Finding]]) -> list[Finding]:
+    """Findings, those that rest on few after the others."""
+    return [finding for few in (False, True) for is_few, finding in said if is_few == few]
 
 
 def calibration_finding(result: PerformanceResult) -> list[Finding]:
@@ -123,51 +133,59 @@ def tabled_gaps(result: RatesResult) -> pd.DataFrame:
 _GAPS: WeakKeyDictionary[RatesResult, pd.DataFrame] = WeakKeyDictionary()
 
 
-def _finding(result: RatesResult, metric: str, gaps: pd.DataFrame) -> Finding:
-    """The gaps of one rate in words, from the rows that the table has of it."""
+def _finding(result: RatesResult, metric: str, gaps: pd.DataFrame) -> tuple[bool, Finding]:
+    """Whether a gap rests on few, and the gaps of a rate in words, from its rows in the table."""
     name, meaning = WORDS.get(metric, (metric, ""))
     meaning = meaning.rstrip(". ")
     unknown = f"{name}: cannot tell whether groups differ."
     rows = gaps[gaps["gap"].notna()]
     if rows.empty:
         why = f"there is no gap to give: {label(gaps['note'].iloc[-1])}."
-        return unknown, _sentence(meaning, why)
-    whole = rows["by"] == " x ".join(result.cohort.groups.attributes)
+        return False, (unknown, _sentence(meaning, why))
+    whole = rows["by"] == _whole(result)
     # masked groups have no gap, and what single attributes say is better than nothing
     row = max((rows[whole] if whole.any() else rows).to_dict("records"), key=lambda r: r["gap"])
     widest = _Pair.of(result, metric, row)
-    more = "; ".join(["", *_left_out(row), *_without_gap(gaps), *widest.care()])
+    without = _without_rate(result, metric, gaps, str(row["by"]))
+    more = "; ".join(["", *without, *widest.care()])
     table = simultaneous_pairs(result.estimates_of(metric), result.blocks(metric), result.level)
     kind = "simultaneous interval" if len(table) > 1 else "interval"
-    pairs = [replace(_Pair.of(result, metric, r), kind=kind) for r in _chosen(table, row)]
+    chosen, passed_over = _chosen(result, metric, table, row)
+    pairs = [replace(_Pair.of(result, metric, r), kind=kind) for r in chosen]
     if not pairs or rows["ci_low"].isna().all():
         said = f"the widest gap seen is {widest.gap:.2f}, between {widest.rates()}; no interval "
-        return unknown, _sentence(meaning, f"{said}was computed{more}.")
+        return widest.few, (unknown, _sentence(meaning, f"{said}was computed{more}."))
     clearest = pairs[0]
     own = pairs[1] if len(pairs) > 1 else replace(widest, low=np.nan)
     p = float(rows["p_adjusted"].min())
     differ, apart = p < 1 - result.level, clearest.low > 0
     noise = float(row["expected_if_equal"])
     also = [] if own == clearest else [own.as_widest(noise)]
-    also += _left_out(row) + _without_gap(gaps) + clearest.care()
+    also += without
+    few, care = clearest.few, clearest.care()
     if differ and apart:
         most = f", most clearly {clearest.names()}" if len(table) > 1 else ""
-        lead = f"{name}: groups differ{most}, by {clearest.shown()}."
+        # the lead has the gap in it, and must not be read without this
+        told = "; ".join([f"groups differ{most}, by {clearest.shown()}", *(care if few else [])])
         rates = clearest.rates(", ") if len(table) > 1 else clearest.rates(" against ")
-        return lead, _sentence(meaning, f"{'; '.join([rates, *also])}.")
-    which = "clearest" if also and own != clearest else "widest"
-    seen = f"the {which} gap is {clearest.shown()}, between {clearest.rates()}"
+        rest = "; ".join([rates, *also, *([] if few else care)])
+        return few, (f"{name}: {told}.", _sentence(meaning, f"{rest}."))
+    also += care
+    which = "clearest gap" if own != clearest else "widest gap"
+    if passed_over:
+        which += f" of rates that rest on {CARE_BELOW:.0f} patients or more"
+    seen = f"the {which} is {clearest.shown()}, between {clearest.rates()}"
     if own == clearest:
         seen += _where_noise(noise)
     if differ:
         lead = f"{name}: groups differ by the test that all are equal (p {_equals(p)}), which "
         lead += "does not say which of them."
-        return lead, _sentence(meaning, f"{'; '.join([seen, *also])}.")
+        return few, (lead, _sentence(meaning, f"{'; '.join([seen, *also])}."))
     if apart:
         also.insert(0, f"its interval is adjusted for pairs alone, and for all gaps of the table p "
                        f"{_equals(p)}")  # fmt: skip
     also.append(f"this is no evidence that the groups are alike{_power(result, clearest, rows)}")
-    return unknown, _sentence(meaning, f"{'; '.join([seen, *also])}.")
+    return few, (unknown, _sentence(meaning, f"{'; '.join([seen, *also])}."))
 
 
 def _sentence(meaning: str, said: str) -> str:
@@ -185,36 +203,48 @@ def _where_noise(expected: float) -> str:
     return f", where noise alone would give a widest of about {expected:.2f}"
 
 
-def _left_out(row: dict[Any, Any]) -> list[str]:
-    """Groups without a rate, which no gap is about."""
-    heads = {MASKED_IN: "their rates being masked", NO_RATE_IN: "for want of a rate"}
-    return [
-        f"left out, {why}: {note.removeprefix(head)}"
-        for note in label(row["note"]).split("; ")
-        for head, why in heads.items()
-        if note.startswith(head)
-    ]
+def _without_rate(result: RatesResult, metric: str, gaps: pd.DataFrame, by: str) -> list[str]:
+    """Groups of a comparison that have no rate, and comparisons in which masks leave no gap."""
+    estimate = result.estimates_of(metric).estimate
+    said, no_gap = [], []
+    given = dict(zip(gaps["by"], gaps["gap"].notna(), strict=True))
+    for block in result.blocks(metric):
+        absent = np.isnan(estimate[block.targets])
+        masked = absent & block.masked
+        if block.by == by:
+            for which, why in (
+                (masked, "their rates being masked"),
+                (absent & ~block.masked, "for want of a rate"),
+            ):
+                names = [label(n) for n, lost in zip(block.names, which, strict=True) if lost]
+                said += [f"left out, {why}: {', '.join(names)}"] * bool(names)
+        if masked.any() and not given.get(block.by, True):
+            no_gap.append(label(block.by))
+    return said + [f"no gap is given by {listed(no_gap)}, where rates are masked"] * bool(no_gap)
 
 
-def _without_gap(gaps: pd.DataFrame) -> list[str]:
-    """Comparisons of which nothing can be told, because all but one of their rates are masked."""
-    masked = gaps["gap"].isna() & gaps["note"].str.contains("masked", regex=False)
-    named = [label(by) for by in gaps.loc[masked, "by"]]
-    return [f"no gap is given by {listed(named)}, where rates are masked"] * bool(named)
+def _chosen(
+    result: RatesResult, metric: str, table: pd.DataFrame, widest: dict[Any, Any]
+) -> tuple[list[dict[Any, Any]], bool]:
+    """The clearest pair, and the widest if it has an interval; whether a clearer one rests on few.
 
-
-def _chosen(table: pd.DataFrame, widest: dict[Any, Any]) -> list[dict[Any, Any]]:
-    """The pair whose interval is farthest from 0, and the widest, if it has an interval."""
+    The clearest has the interval farthest from 0 of those that rest on enough patients, if any do.
+    """
     if table.empty:
-        return []
+        return [], False
     wanted = {widest["group"], widest["reference"]}
-    same = [
-        by == widest["by"] and {one, other} == wanted
-        for by, one, other in zip(table["by"], table["group"], table["reference"], strict=True)
-    ]
+    columns = list(zip(table["by"], table["group"], table["reference"], strict=True))
+    same = [by == widest["by"] and {one, other} == wanted for by, one, other in columns]
+    places = {(by, end): _place(result, metric, by, end) for by, *ends in columns for end in ends}
+    small = {key for key, place in places.items() if _size_of(place)[0] < CARE_BELOW}
+    few = [(by, one) in small or (by, other) in small for by, one, other in columns]
     # of equally clear pairs the widest
-    order = table.sort_values(["ci_low", "gap"], ascending=False, kind="stable")
-    return [*order.head(1).to_dict("records"), *table[same].to_dict("records")]
+    order = table.assign(few=few).sort_values(
+        ["few", "ci_low", "gap"], ascending=[True, False, False], kind="stable"
+    )
+    first = order.head(1).to_dict("records")
+    passed_over = not first[0]["few"] and bool((order["ci_low"] > first[0]["ci_low"]).any())
+    return [*first, *table[same].to_dict("records")], passed_over
 
 
 @dataclass(frozen=True)
@@ -234,10 +264,9 @@ class _Pair:
     @classmethod
     def of(cls, result: RatesResult, metric: str, row: dict[Any, Any]) -> _Pair:
         """From a row with a gap and the names of its groups."""
-        attribute = None if row["by"] == " x ".join(result.cohort.groups.attributes) else row["by"]
         ends = (str(row["group"]), str(row["reference"]))
         gap, low, high = (float(row[c]) for c in ("gap", "ci_low", "ci_high"))
-        places = tuple(_place(result, metric, attribute, end) for end in ends)
+        places = tuple(_place(result, metric, row["by"], end) for end in ends)
         return cls(result, metric, str(row["by"]), ends, gap, low, high, places)
 
     def shown(self) -> str:
@@ -253,6 +282,11 @@ class _Pair:
         shown = (_rate_of(label(e), at) for e, at in zip(self.ends, self.places, strict=True))
         return between.join(shown)
 
+    @property
+    def few(self) -> bool:
+        """Whether one of the two rates rests on too few to be told without a word of care."""
+        return min(_size_of(at)[0] for at in self.places) < CARE_BELOW
+
     def care(self) -> list[str]:
         """Which of the two are to be read with care."""
         ends = [(label(e), at) for e, at in zip(self.ends, self.places, strict=True)]
@@ -263,9 +297,9 @@ class _Pair:
         said = [_size_of(at) for at in self.places]
         ends = " and ".join(f"{label(e)} ({s[1]})" for e, s in zip(self.ends, said, strict=True))
         if self.low > 0:
-            return f"the widest gap is {self.shown()}, between {ends}"
-        few = min(s[0] for s in said) < CARE_BELOW
-        why = "rests on too few to tell" if few else "cannot be told from 0"
+            care = ", to be read with care" * self.few
+            return f"the widest gap is {self.shown()}, between {ends}{care}"
+        why = "rests on too few to tell" if self.few else "cannot be told from 0"
         return (
             f"the widest gap, {self.gap:.2f}, is between {ends} and {why}{_where_noise(expected)}"
         )
@@ -299,8 +333,7 @@ def _power(result: RatesResult, pair: _Pair, rows: pd.DataFrame) -> str:
     detectable = float(row["detectable"])
     if {row["group"], row["reference"]} != set(pair.ends) or np.isnan(detectable):
         return ""
-    attribute = None if pair.by == " x ".join(result.cohort.groups.attributes) else pair.by
-    if _compared(result, pair.metric, attribute) == 2:
+    if _compared(result, pair.metric, pair.by) == 2:
         return f": a test of these two finds gaps from {detectable:.2f} on (80% power)"
     return (
         ": for one pair of groups of these sizes, chosen beforehand, a test finds gaps from "
@@ -311,16 +344,25 @@ def _power(result: RatesResult, pair: _Pair, rows: pd.DataFrame) -> str:
 _PAIR = ("group", "reference")
 
 
-def _place(result: RatesResult, metric: str, attribute: str | None, group: Any) -> dict[Any, Any]:
+def _place(result: RatesResult, metric: str, by: str, group: Any) -> dict[Any, Any]:
     """The row of a rate: of a group, or of the level of an attribute."""
     if result not in _ROWS:
         single = result.marginals.assign(group=lambda f: f["level"].astype(str))
-        rows = [*result.rates.assign(attribute=None).to_dict("records"), *single.to_dict("records")]
+        # a single attribute has its levels twice, as levels and as groups, which come last here
+        rows = [
+            *single.to_dict("records"),
+            *result.rates.assign(attribute=_whole(result)).to_dict("records"),
+        ]
         _ROWS[result] = {(r["metric"], r["attribute"], str(r["group"])): r for r in rows}
-    return _ROWS[result].get((metric, attribute, str(group)), {})
+    return _ROWS[result].get((metric, by, str(group)), {})
 
 
-#: Rows of a result by metric, attribute and group, which are looked up for each gap.
+def _whole(result: RatesResult) -> str:
+    """What gaps between groups of all attributes together are called by."""
+    return " x ".join(result.cohort.groups.attributes)
+
+
+#: Rows of a result by metric, attributes and group, which are looked up for each gap.
 _ROWS: WeakKeyDictionary[RatesResult, dict[Any, dict[Any, Any]]] = WeakKeyDictionary()
 
 
@@ -352,11 +394,11 @@ def _patients(size: float) -> str:
     return f"{shown} {'patient' if shown == '1' else 'patients'}"
 
 
-def _compared(result: RatesResult, metric: str, attribute: str | None) -> int:
+def _compared(result: RatesResult, metric: str, by: str) -> int:
     """How many groups, or levels of an attribute, have a rate."""
     frame = result.rates
-    if attribute is not None:
-        frame = result.marginals[result.marginals["attribute"] == attribute]
+    if by != _whole(result):
+        frame = result.marginals[result.marginals["attribute"] == by]
     return int(frame.loc[frame["metric"] == metric, "estimate"].notna().sum())
 
 
@@ -375,11 +417,11 @@ def same_pair(counterfactual: RatesResult) -> list[Finding]:
     -------
     list of (str, str)
     """
-    said: list[Finding] = []
+    said: list[tuple[bool, Finding]] = []
     if np.count_nonzero(counterfactual.cohort.groups.sizes) < 2:
-        return said
+        return []
     gaps = tabled_gaps(counterfactual)
-    whole = " x ".join(counterfactual.cohort.groups.attributes)
+    whole = _whole(counterfactual)
     rates = counterfactual.rates.set_index(["metric", "group"])["estimate"]
     for row in gaps[gaps["by"] == whole].to_dict("records"):
         metric = str(row["metric"])
@@ -389,21 +431,23 @@ def same_pair(counterfactual: RatesResult) -> list[Finding]:
         seen = float(rates[observed, row["group"]] - rates[observed, row["reference"]])
         if np.isnan(seen):
             continue
-        small = [(label(row[c]), _place(counterfactual, metric, None, row[c])) for c in _PAIR]
-        said.append(
-            (
-                f"{WORDS[metric][0]}: {number(seen, 2)} in the data, {float(row['gap']):.2f} had "
-                "nobody been treated.",
-                f"The gap of {label(row['group'])} to {label(row['reference'])}, a pair chosen "
-                "because its gap is the widest without treatment; no interval is given of the "
-                f"change between the two.{''.join(_cares(small))}",
-            )
+        small = [(label(row[c]), _place(counterfactual, metric, whole, row[c])) for c in _PAIR]
+        lead = (
+            f"{WORDS[metric][0]}: {number(seen, 2)} in the data, {float(row['gap']):.2f} had "
+            "nobody been treated."
         )
-    return said
+        rest = (
+            f"The gap of {label(row['group'])} to {label(row['reference'])}, a pair chosen "
+            "because its gap is the widest without treatment; no interval is given of the "
+            f"change between the two.{''.join(_cares(small))}"
+        )
+        few = min(_size_of(place)[0] for _, place in small) < CARE_BELOW
+        said.append((few, (lead, rest)))
+    return _few_last(said)
 
 
 def equivalence_finding(result: EquivalenceResult) -> list[Finding]:
-    """How many pairs got which verdict.
+    """Which pairs got which verdict.
 
     Parameters
     ----------
@@ -414,6 +458,7 @@ def equivalence_finding(result: EquivalenceResult) -> list[Finding]:
     list of (str, str)
     """
     said: list[Finding] = []
+    frame = result.pairs
     for row in result.overall.to_dict("records"):
         metric = str(row["metric"])
         low, high = result.question.margins[metric]
@@ -421,15 +466,26 @@ def equivalence_finding(result: EquivalenceResult) -> list[Finding]:
         shown = listed([f"{n:,} {name}" for n, name in counts if n])
         name = result.labels[metric]
         contrast = result.question.contrast.replace("_", " ")
+        mine = frame[frame["metric"] == metric]
+        pairs = [
+            f"{verdict}: {listed([_pair_words(r) for r in part.to_dict('records')], MOST_PAIRS)}"
+            for verdict in VERDICTS
+            if len(part := mine[mine["verdict"] == verdict])
+        ]
+        told = "; ".join(pairs)
         said.append(
             (
                 f"{name.capitalize() if name.islower() else name}: of {int(row['pairs']):,} "
                 f"{'pair' if row['pairs'] == 1 else 'pairs'}, {shown}.",
-                f"Equivalent is a {contrast} within {short(low)} to {short(high)}; "
-                f"{label(result.reference)}.",
+                f"{told[:1].upper()}{told[1:]}; equivalent is a {contrast} within {short(low)} to "
+                f"{short(high)}.",
             )
         )
     return said
+
+
+def _pair_words(row: dict[Any, Any]) -> str:
+    return f"{label(row['group'])} to {label(row['reference'])}"
 
 
 def short(value: float) -> str:

@@ -20,6 +20,7 @@ from cfair.report.guideline import GUIDELINES, Facts, guideline_table
 from cfair.report.methods import methods
 from cfair.report.patients import (
     cohort_blocks,
+    disclosure_blocks,
     meaning_sentence,
     meaning_table,
     representation_blocks,
@@ -383,9 +384,8 @@ def _sections(
 ) -> list[Section]:
     treated = [r for r in others if isinstance(r, TreatedResult)]
     least = least_rows(observed.cohort)
-    cohort = cohort_blocks(observed.cohort, others)
-    if observed.disclosure:
-        cohort.append(Paragraph(f"Disclosure control: {observed.disclosure}."))
+    cohort = cohort_blocks(observed.cohort, others, next(iter(fitted), None))
+    cohort += disclosure_blocks(observed.cohort, [observed, representation, *others])
     found: list[tuple[str, str, list[Block]]] = [
         # first, since whoever reads findings has to know of which rates they are
         ("meaning", "What “counterfactual” means here", [meaning_table(others)]),

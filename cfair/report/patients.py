@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from cfair.cohort import Cohort
-from cfair.disclosure import MASKED, small_masks
+from cfair.disclosure import APART, MASKED, small_masks
 from cfair.plotting.layout import LABEL_WIDTH
 from cfair.report.blocks import (
     Block,
@@ -25,6 +25,7 @@ from cfair.report.blocks import (
 )
 from cfair.report.findings import small_groups
 from cfair.report.wording import MOST_ROWS, least_rows, name_of, spoken, told
+from cfair.results.fitted_model import FitAndAuditResult
 from cfair.results.group_intervention import GroupInterventionResult
 from cfair.results.report import treatment_fact
 from cfair.results.representation import RepresentationResult
@@ -36,7 +37,9 @@ from cfair.tables import Cell
 MOST_COLUMNS = 26
 
 
-def cohort_blocks(cohort: Cohort, others: Sequence[Any]) -> list[Block]:
+def cohort_blocks(
+    cohort: Cohort, others: Sequence[Any], fitted: FitAndAuditResult | None = None
+) -> list[Block]:
     """Flow of rows, and who had the event, was flagged, was treated.
 
     Parameters
@@ -45,6 +48,8 @@ def cohort_blocks(cohort: Cohort, others: Sequence[Any]) -> list[Block]:
         Of the observed rates.
     others : sequence of results
         Those that used other rows are named.
+    fitted : FitAndAuditResult, optional
+        Whose held-out rows these are.
 
     Returns
     -------
@@ -56,8 +61,13 @@ def cohort_blocks(cohort: Cohort, others: Sequence[Any]) -> list[Block]:
     why += [f"group {label(k)} {small}: {v:,}" for k, v in gone.small_groups.items()]
     if gone.masked:
         why = [label(gone.sentence())]
+    first = ("read", "rows of the table")
+    if fitted is not None:
+        read = dict(fitted.facts)["rows read"]
+        trained = f"trained on {count(len(fitted.train_rows))}"
+        first = ("held out", f"rows that the model has not seen; read {label(read)}; {trained}")
     steps = [
-        ("read", count(cohort.n_read_shown), "rows of the table"),
+        (first[0], count(cohort.n_read_shown), first[1]),
         ("left out", count(small_masks(gone.n, cohort.suppress_below)), "; ".join(why) or "none"),
         ("used", count(n), "rows in the analysis"),
         (
@@ -109,6 +119,38 @@ def cohort_blocks(cohort: Cohort, others: Sequence[Any]) -> list[Block]:
             Paragraph(f"Rows are in {cohort.n_clusters:,} clusters ({label(cohort.cluster_name)}).")
         )
     return blocks
+
+
+def disclosure_blocks(cohort: Cohort, results: Sequence[Any]) -> list[Block]:
+    """What is masked or rounded, result by result: each has other counts, and masks of its own.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    results : sequence of results
+
+    Returns
+    -------
+    list of blocks
+        None without disclosure control.
+    """
+    told: dict[str, list[str]] = {}
+    for result in results:
+        if result.disclosure:
+            told.setdefault(label(result.disclosure), []).append(name_of(result))
+    if len(told) == 1:
+        return [Paragraph(f"Disclosure control: {said}.") for said in told]
+    short = [said.removesuffix(f"; {APART}") for said in told]
+    items = [
+        (f"{'; '.join(dict.fromkeys(names))}:", f"{said}.")
+        for said, names in zip(short, told.values(), strict=True)
+    ]
+    apart = any(said.endswith(APART) for said in told)
+    below = cohort.suppress_below
+    what = "" if below is None else f"counts below {below} masked, "
+    lead = f"Disclosure control: {what}of each result by itself, since each shows other counts."
+    tail = f"Counts are {APART}." * apart
+    return [Paragraph(f"{lead} {tail}".strip()), Bullets(tuple(items))] if told else []
 
 
 def meaning_table(others: Sequence[Any]) -> Table:

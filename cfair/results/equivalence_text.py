@@ -195,8 +195,9 @@ def notes_of(frame: pd.DataFrame, question: Question, labels: Mapping[str, str])
     )
     if NO_POWER in verdicts:
         notes.append(
-            "no power: groups of these sizes with these events, however divided between them, "
-            "cannot show equivalence within the margin."
+            "no power is to show equivalence: no split of these events between the two groups "
+            "would have shown it, or, by Wald's test, the interval is wider than the margin. The "
+            "interval is of these data all the same, and may exclude equality."
         )
     if UNDEFINED in verdicts:
         undefined = frame[frame["verdict"] == UNDEFINED]

@@ -17,11 +17,13 @@ from cfair.results.report import (
     aggregate_lines,
     cluster_fact,
     cohort_facts,
+    disclosure_fact,
     equality_line,
     group_table,
     largest_gap_lines,
     margin_table,
     notes_lines,
+    rate_text,
 )
 
 if TYPE_CHECKING:
@@ -108,6 +110,7 @@ class FitAndAuditResult(Printed):
             *self.facts,
             ("held out", held_out[1]),
             *rest,
+            disclosure_fact(self.observed),
             ("intervals", level + cluster_fact(self.observed.cohort)),
         ]
         return text.page(
@@ -129,12 +132,9 @@ class FitAndAuditResult(Printed):
         result = self.observed
         cells = [text.count(result.counts[name][target]) for name in ("n", "events")]
         for source, metric in ((self.performance, "auc"), *((result, m) for m in PRINTED)):
-            value = source.estimates_of(metric).estimate[target]
-            low, high = source.limits(metric)
-            if metric == "accuracy":  # its interval would make the table too wide to read
-                cells.append(text.number(value))
-            else:
-                cells.append(text.estimate(value, low[target], high[target]))
+            # the interval of accuracy would make the table too wide to read
+            limits = None if metric == "accuracy" else source.limits(metric)
+            cells.append(rate_text(source, source.metrics.index(metric), target, limits))
         return cells
 
     def _differences(self) -> list[str]:

@@ -56,7 +56,8 @@ class EquivalenceDesign(Printed):
         """A row per group.
 
         ``group``; ``rate``; ``denominator``, the share of the group it rests on; ``allocation``,
-        the part of N; ``n``, the group's patients; ``size``, those expected in the denominator;
+        the part of N; ``n``, the group's patients, rounded up; ``size``, those expected in the
+        denominator;
         ``least_cell``, the smaller of the two counts behind the rate.
         """
         return self._groups.copy()
@@ -160,8 +161,8 @@ class EquivalenceDesign(Printed):
                 text.number(row["denominator"]),
                 text.number(row["allocation"]),
                 *(
-                    "–" if pd.isna(row[c]) else f"{row[c]:,.1f}"
-                    for c in ("n", "size", "least_cell")
+                    "–" if pd.isna(row[c]) else f"{row[c]:,.{digits}f}"
+                    for c, digits in (("n", 0), ("size", 1), ("least_cell", 1))
                 ),
             ]
             for _, row in self._groups.head(MOST_ROWS).iterrows()

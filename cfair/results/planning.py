@@ -532,8 +532,8 @@ def _remarks(frame: pd.DataFrame, method: str) -> list[str]:
     said = {
         "cannot be shown with any N": "Cannot be shown with any N: the true contrast is not inside "
         "the margin, so that no number of patients makes the groups equivalent.",
-        "no power": "No power: the 1 - 2 alpha interval is expected to be wider than the margin, "
-        "so that wherever it lies it does not fit in.",
+        "no power": "No power to show equivalence: the 1 - 2 alpha interval is expected to be "
+        "wider than the margin, so that wherever it lies it does not fit in.",
     }
     notes = [note for word, note in said.items() if word in words]
     few = frame[frame["least_cell"] < RULE_OF_FIVE]

@@ -239,20 +239,18 @@ def aggregate_lines(result: RatesResult, chosen: Sequence[int]) -> list[str]:
 
 def largest_gap_lines(result: RatesResult, chosen: Sequence[int]) -> list[str]:
     """The widest gap of each metric, by name."""
-    gaps = result.gaps([result.metrics[k] for k in chosen]).groupby("metric", sort=False).last()
     lines: list[str] = []
     for k in chosen:
-        gap = gaps.loc[result.metrics[k]]
+        gap = result.widest_gap(result.metrics[k])
         label = result.rows[k].label
-        if isinstance(gap["group"], str):
-            size, low, high = (float(str(gap[c])) for c in ("gap", "ci_low", "ci_high"))
-            value = text.estimate(size, low, high)
+        if gap is not None:
+            value = text.estimate(gap["gap"], gap["ci_low"], gap["ci_high"])
             pair = (
                 f"{text.one_line(gap['group'], 40)} against {text.one_line(gap['reference'], 40)}"
             )
             # a metric without a gap has no line, and the first that has one is named
             head = "" if lines else "largest gap"
-            clearest = _clearest(result, k, dict(gap))
+            clearest = _clearest(result, k, gap)
             lines += text.facts([(head, f"{label}: {pair}, {value}{clearest}")])
     return lines
 
@@ -260,14 +258,15 @@ def largest_gap_lines(result: RatesResult, chosen: Sequence[int]) -> list[str]:
 def _clearest(result: RatesResult, k: int, widest: Mapping[Any, Any]) -> str:
     """The pair that is told from 0 best, where the widest rests on too few to be told at all."""
     pairs = simultaneous_pairs(result.estimates[k], result.blocks(result.metrics[k]), result.level)
-    same = (pairs["by"] == widest["by"]) & (pairs["group"] == widest["group"])
-    own = pairs.loc[same & (pairs["reference"] == widest["reference"]), "ci_low"]
-    if pairs.empty or (own > 0).any() or not pairs["ci_low"].max() > 0:
+    rows = pairs[pairs["ci_low"] > 0].to_dict("records")  # all that are told from 0
+    own = tuple(widest[c] for c in ("by", "group", "reference"))
+    if not rows or any((row["by"], row["group"], row["reference"]) == own for row in rows):
         return ""
-    best = max(pairs.to_dict("records"), key=lambda row: float(row["ci_low"]))
+    best = max(rows, key=lambda row: float(row["ci_low"]))
     shown = text.estimate(best["gap"], best["ci_low"], best["ci_high"])
     names = " against ".join(text.one_line(best[c], 40) for c in ("group", "reference"))
-    return f", may be noise; clearest: {names}, {shown} (simultaneous)"
+    doubt = "may be noise" if widest["ci_low"] <= 0 else "not told from 0 as one of all pairs"
+    return f", {doubt}; clearest: {names}, {shown} (simultaneous)"
 
 
 def gap_table(frame: pd.DataFrame, labels: Mapping[str, str]) -> list[str]:
