@@ -204,11 +204,18 @@ def policy(below: int, counts: Mapping[str, Array], rates: int = 0) -> str:
     --------
     >>> policy(11, {"n": np.array([5.0, -11.0, np.nan])}, 4)
     'counts below 11 masked (1 count, 1 more so that it cannot be computed; 4 rates with them)'
+    >>> policy(11, {"n": np.array([500.0])}, 4)
+    'counts below 11 masked (4 rates that rest on them)'
     """
     every = np.concatenate([np.ravel(v) for v in counts.values()]) if counts else np.zeros(0)
     few, more = int((every < 0).sum()), int(np.isnan(every).sum())
     if not few and not more and not rates:
         return f"counts below {below} masked (none here)"
+    if not few and not more:  # the counts under a rate are not all in its table
+        rests = "rests" if rates == 1 else "rest"
+        return (
+            f"counts below {below} masked ({rates:,} rate{'s' * (rates != 1)} that {rests} on them)"
+        )
     they = "it" if more == 1 else "they"
     also = f", {more:,} more so that {they} cannot be computed" * bool(more)
     with_them = f"; {rates:,} rate{'s' * (rates != 1)} with them" * bool(rates)
