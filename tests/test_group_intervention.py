@@ -36,6 +36,11 @@ from cfair.nuisance.design_rows import RowsUnderGroups
 from cfair.nuisance.logistic import fit_logistic
 from cfair.nuisance.membership import MembershipModel
 from cfair.nuisance.multinomial import fit_multinomial
+from cfair.nuisance.multinomial_binary import (
+    fit_binary_many,
+    fit_binary_many_under_groups,
+    fit_binary_under_groups,
+)
 from cfair.results import text
 
 RECORDED = Path(__file__).parent / "data"
@@ -1002,6 +1007,45 @@ def test_places_of_a_fit_share_what_is_the_same_for_all():
     assert one.residual is other.residual
     assert one.variance is other.variance
     np.testing.assert_array_equal(other.at, there.matrix)
+
+
+def test_binary_models_of_replicates_are_fits_of_their_own():
+    """Together where there is a maximum; where a column is lost or separates, one by one."""
+    rng = np.random.default_rng(7)
+    n, K = 400, 3
+    group, x, trait = rng.integers(0, K, n), rng.normal(size=n), rng.random(n) < 0.05
+    X = np.column_stack([np.ones(n), x, trait])
+    indicators = np.eye(K)[:, 1:]
+    split = AttributeSplit(
+        X, indicators, None, np.arange(3), np.array([3, 4]), np.zeros(0, dtype=np.intp)
+    )
+    rows = DesignRows(np.hstack([X, indicators[group]]), split)
+    y = (rng.random(n) < 1 / (1 + np.exp(-x - group / 2))).astype(float)
+    used, weights = rng.random(n) < 0.9, rng.uniform(0.5, 2, n)
+    counts = rng.multinomial(n, np.full(n, 1 / n), size=4).astype(float)
+    counts[1, trait] = 0  # column lost
+    counts[2, trait & (y == 1)] = 0  # column separates
+    full = BinaryModel(y, rows, (rows,), used, weights)
+    start = full.fit().fit.coef
+    (found,), converged = fit_binary_many(full, counts, start)
+    for b in range(4):
+        one = full.fit(counts[b])
+        np.testing.assert_allclose(found[b], one.values[0], atol=1e-9)
+        assert converged[b] == one.converged
+    folds = Folds(np.arange(n) % 3, 3, drawn=True)
+    model = replace(full, folds=folds, at=(), every=RowsUnderGroups(split, K))
+    found, converged = fit_binary_many_under_groups(model, counts, start)
+    for b in range(4):
+        one = model.fit(counts[b])
+        drawn_rows = counts[b] > 0  # what a lost column says of others is nowhere used
+        np.testing.assert_allclose(found[b, drawn_rows], one.every[drawn_rows], atol=1e-8)
+        assert converged[b] == one.converged
+    once = fit_binary_under_groups(model, full.fit())
+    np.testing.assert_allclose(once.every, model.fit().every, atol=1e-12)
+    doubled = DesignRows(np.hstack([rows.matrix, rows.matrix[:, :1]]), split)
+    whole = replace(full, train=doubled, at=(doubled,)).fit()
+    said = fit_binary_under_groups(replace(model, train=doubled, every=None), whole).notes
+    assert "left out as linear combinations" in said[0]
 
 
 def test_many_groups_take_little_memory():

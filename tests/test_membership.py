@@ -93,6 +93,35 @@ def test_many_fits_are_single_fits(weighted):
         model.fit_many()
 
 
+def test_a_replicate_is_the_fit_of_statsmodels_to_its_rows():
+    """Steps with information of another place end no sooner than at the maximum."""
+    X, group, folds = sample(900, K=4, seed=9)
+    rng = np.random.default_rng(3)
+    counts = np.stack([np.bincount(rng.integers(0, 900, 900), minlength=900) for _ in range(4)])
+    p, converged = model_of(X, group, folds, K=4, truncation=(0, 1)).fit_many(
+        counts=counts.astype(float)
+    )
+    assert converged.all()
+    for b in range(4):
+        expected = by_statsmodels(X, group, folds, counts[b])
+        np.testing.assert_allclose(p[b], expected, atol=1e-9)
+
+
+def test_what_is_to_be_said_of_fits_is_said_by_one_for_each_fold():
+    """All folds at once only where each has a proper maximum."""
+    X, group, folds = sample()
+    model = model_of(X, group, folds)
+    raw, converged, _ = model._logistic(group, None, True)
+    np.testing.assert_allclose(model.fit().raw, raw.T, atol=1e-9)
+    assert converged
+    trait = (group == 2) & (folds.codes != 0)  # tells nothing for sure but outside fold 0
+    trait[np.flatnonzero(folds.codes == 0)[::2]] = True
+    with pytest.warns(SeparationWarning, match="outside 1 of 4 folds"):
+        model_of(
+            np.column_stack([X, trait]), group, folds, names=("Intercept", "age", "sbp", "mark")
+        ).fit()
+
+
 def test_a_group_that_a_replicate_has_only_in_one_fold_is_counted_and_gets_the_lower_limit():
     X, group, folds = sample(seed=3)
     counts = np.ones((2, len(X)))
@@ -182,27 +211,28 @@ def test_cut_probabilities_sum_to_1_and_absent_groups_stay_at_0(seed, renormalis
 
 
 @pytest.mark.parametrize("shift", [0.0, 25.0])
-def test_the_first_and_the_last_pass_are_parts_of_the_whole(shift):
-    from cfair.nuisance.multinomial_sweep import common_sweep, flat_sweep, full_sweep, score_sweep
+def test_passes_for_many_fits_are_those_for_each(shift):
+    from cfair.nuisance.multinomial_sweep import (
+        expected_and_information,
+        expected_sums,
+        full_sweep,
+        observed_sums,
+    )
 
     X, group, _ = sample(500, K=4, seed=6)
     rng = np.random.default_rng(0)
     code = np.stack([rng.permutation(group) for _ in range(3)]) - 1
     w = rng.integers(0, 3, (3, 500)).astype(float)
-    beta = rng.normal(size=(3, 3, 3))
-    beta[:2, :, 0] += shift
-    _, score, information = full_sweep(X, code, w, beta)
-    np.testing.assert_allclose(score_sweep(X, code, w, beta), score, atol=1e-10)
-    same = np.repeat(beta[:, :1], 3, axis=1)
-    _, score, information = full_sweep(X, code, w, same)
-    found = common_sweep(X, code, w, same[:, 0])
-    np.testing.assert_allclose(found[0], score, atol=1e-10)
-    np.testing.assert_allclose(found[1], information, atol=1e-10)
-    beta[..., 1:] = 0
-    _, score, information = full_sweep(X, code, w, beta)
-    found = flat_sweep(X, code, w, beta)
-    np.testing.assert_allclose(found[0], score, atol=1e-10)
-    np.testing.assert_allclose(found[1], information, atol=1e-10)
+    beta = rng.normal(size=(3, 3, 2, 3))
+    beta[:2, :, :, 0] += shift
+    xt = np.ascontiguousarray(X.T)
+    observed = observed_sums(xt, code, w, 3)
+    expected, information = expected_and_information(xt, w, beta)
+    np.testing.assert_allclose(expected_sums(xt, w, beta), expected, atol=1e-10)
+    for g in range(2):
+        _, score, alone = full_sweep(X, code, w, beta[:, :, g])
+        np.testing.assert_allclose(observed - expected[:, :, g], score, atol=1e-10)
+        np.testing.assert_allclose(information[:, g], alone, atol=1e-10)
 
 
 # -- what a membership model may hold -------------------------------------------------------------

@@ -15,8 +15,13 @@ from cfair.nuisance import logistic, multinomial, multinomial_many
 from cfair.nuisance.logistic import fit_logistic
 from cfair.nuisance.multinomial import fit_multinomial
 from cfair.nuisance.multinomial_influence import multinomial_influence, multinomial_score
-from cfair.nuisance.multinomial_many import fit_multinomial_many, predict_many
-from cfair.nuisance.multinomial_sweep import full_sweep, softmax
+from cfair.nuisance.multinomial_many import (
+    ManyMultinomialFits,
+    fit_multinomial_many,
+    predict_many,
+    settled_fits,
+)
+from cfair.nuisance.multinomial_sweep import expected_sums, full_sweep, softmax
 
 # rows, covariates, classes, seed, strength of the effects
 DATA = [(80, 1, 3, 0, 0.3), (400, 3, 4, 1, 0.7), (1500, 5, 6, 2, 0.5), (9000, 2, 3, 3, 1.5)]
@@ -425,14 +430,67 @@ def test_subsamples_of_large_data_are_fitted_on_their_own_rows(monkeypatch):
     monkeypatch.setattr(multinomial_many, "_LARGE", 1000)
     weights = (rng.random((8, 1000)) < 0.15).astype(np.int8)
     seen = []
-    monkeypatch.setattr(
-        multinomial_many,
-        "full_sweep",
-        lambda Z, *a, **k: seen.append(len(Z)) or full_sweep(Z, *a, **k),
-    )
+
+    def seeing(xt, *args):
+        seen.append(xt.shape[1])
+        return expected_sums(xt, *args)
+
+    monkeypatch.setattr(multinomial_many, "expected_sums", seeing)
+    monkeypatch.setattr(multinomial_many, "_TOGETHER", 1)
     fits = fit_multinomial_many(X, group, 3, weights)
     assert max(seen) < 250
     assert one_by_one(X, group, 3, weights, fits) == 8
+
+
+@pytest.mark.parametrize("together", [1, 10_000])
+@pytest.mark.usefixtures("no_careful_fit")
+def test_fits_without_each_fold_are_fits_with_weights_of_0_in_it(monkeypatch, together):
+    monkeypatch.setattr(multinomial_many, "_TOGETHER", together)
+    X, group, rng = sample(700, 3, 5, 31)
+    counts = rng.multinomial(700, np.full(700, 1 / 700), size=6)
+    fold = rng.integers(0, 3, 700)
+    start = fit_multinomial(X, group, 5).coef
+    fits = fit_multinomial_many(X, group, 5, counts, start, folds=fold)
+    assert fits.coef.shape == (6, 3, 4, 5)
+    assert fits.converged.all()
+    for k in range(3):
+        left = ManyMultinomialFits(fits.coef[:, k], fits.converged[:, k])
+        assert one_by_one(X, group, 5, counts * (fold != k), left, atol=1e-9) == 6
+
+
+@pytest.mark.parametrize(("n", "K", "strength"), [(250, 4, 0.5), (2000, 6, 0.5), (600, 3, 2.5)])
+@pytest.mark.usefixtures("no_careful_fit")
+def test_a_replicate_stops_at_its_maximum_and_not_near_it(n, K, strength):
+    """The step that Newton's method has left moves no coefficient by 1e-7 standard errors."""
+    X, group, rng = sample(n, 3, K, 32, strength)
+    counts = rng.multinomial(n, np.full(n, 1 / n), size=10).astype(float)
+    fold = rng.integers(0, 4, n)
+    start = fit_multinomial(X, group, K).coef
+    fits = settled_fits(X, group, K, counts, start, folds=fold)
+    assert fits.converged.mean() > 0.9
+    for b, k in np.argwhere(fits.converged):
+        w = counts[[b]] * (fold != k)
+        beta = (fits.coef[b, k, :, 1:] - fits.coef[b, k, :, :1]).T[:, None]
+        _, score, information = full_sweep(X, group[None] - 1, w, beta)
+        flat = score.ravel()
+        assert flat @ np.linalg.solve(information[0], flat) < 1e-14
+
+
+def test_a_slow_replicate_is_not_taken_for_a_settled_one():
+    """Far from the start, information of the start makes every step too short."""
+    rng = np.random.default_rng(33)
+    x = rng.normal(size=400)
+    group = (x + 0.3 * rng.normal(size=400) > 0).astype(int)  # steep in the replicates below
+    X = np.column_stack([np.ones(400), x])
+    flat = np.zeros((2, 2))
+    flat[1, 1] = 0.1
+    weights = rng.integers(0, 3, (5, 400))
+    fits = fit_multinomial_many(X, group, 2, weights, flat, folds=np.arange(400) % 3)
+    for b in range(5):
+        for k in range(3):
+            rows = np.repeat(np.arange(400), weights[b] * (np.arange(400) % 3 != k))
+            glm = sm.Logit(group[rows], X[rows]).fit(disp=0, method="newton", tol=1e-14)
+            np.testing.assert_allclose(fits.coef[b, k, :, 1], glm.params, rtol=1e-8)
 
 
 def test_a_class_without_weight_in_a_replicate():

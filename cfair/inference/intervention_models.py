@@ -15,7 +15,7 @@ from cfair.inference.replicates import RatePart
 from cfair.inference.rows import Rows
 from cfair.nuisance.binary import BUDGET, BinaryFit, BinaryModel
 from cfair.nuisance.membership import MembershipModel
-from cfair.nuisance.multinomial import fit_multinomial
+from cfair.nuisance.multinomial_binary import fit_binary_many_under_groups
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
@@ -94,9 +94,8 @@ class InterventionModels:
         if model is not None and model.estimator is None and self.raw is not None:
             assert self.p_group is not None
             own = np.arange(self.rows.n), self.rows.group
-            fit = fit_multinomial(model.design, model.group, model.n_groups, weights=model.weights)
             free = self.raw[own] == self.p_group[own]
-            term = MembershipTerm(fit, model.design, self.raw, free)
+            term = MembershipTerm(model.whole, model.design, self.raw, free)
         return Intervened(
             self.rows.y,
             self.rows.group,
@@ -192,8 +191,7 @@ class InterventionModels:
         if self.outcome is None:
             return np.broadcast_to(self.mu, (B, *self.mu.shape)), np.ones(B, dtype=bool)
         start = None if self.whole is None or self.whole.fit is None else self.whole.fit.coef
-        mu, converged = self.outcome.fit_many_under_groups(counts, start)
-        return mu, converged.astype(bool)
+        return fit_binary_many_under_groups(self.outcome, counts, start)
 
     # -- other labels ---------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from cfair.nuisance.binary import BinaryModel
 from cfair.nuisance.borrowing import choose_alpha, mixed
 from cfair.nuisance.crossfit import Folds
 from cfair.nuisance.membership import MembershipModel
+from cfair.nuisance.multinomial_binary import fit_binary_many
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
@@ -228,7 +229,7 @@ class SmallSubgroupModels:
 
     def _in_parts(self, replicates: Replicated, work: Callable[[Replicated], RatePart]) -> RatePart:
         """As many replicates at once as fit in memory."""
-        together = max(1, BUDGET // (self.rows.n * self.rows.n_groups))
+        together = max(1, BUDGET // (2 * self.rows.n))
         parts = [
             work(replicates[first : first + together])
             for first in range(0, len(replicates), together)
@@ -242,29 +243,26 @@ class SmallSubgroupModels:
         r = self.rows
         total = counts if r.weights is None else counts * r.weights
         converged = np.ones(len(counts), dtype=bool)
-        starts = iter(self.coefs)
+        models = (self.treatment, self.outcome, self.outcome_with_call)
         values: list[Array] = []
-        for model in (self.treatment, self.outcome, self.outcome_with_call):
-            start = next(starts)
+        for model, start in zip(models, self.coefs, strict=True):
             if model is None:
                 values.append(np.broadcast_to(self.probabilities.pi, counts.shape))
                 continue
-            found, good = model.fit_many(counts, start)
-            converged &= good.astype(bool)
-            values += [np.clip(value, *self.truncation) for value in found]
-        internal, settled = self.membership.fit_many(counts=counts)
-        converged &= settled
+            found, good = fit_binary_many(model, counts, start)
+            converged &= good
+            values += [np.clip(value, *self.truncation, out=value) for value in found]
         known = (Probabilities(*row) for row in zip(*values, strict=True))
         groups = (r.group for _ in counts)
-        return self._part(known, internal, groups, total, converged)
+        return self._part(known, self._memberships(counts=counts), groups, total, converged)
 
     def _of_labels(self, labels: Integers) -> RatePart:
         r = self.rows
         groups = [row.astype(np.intp) for row in labels]
-        internal, converged = self.membership.fit_many(labels=np.stack(groups))
         known = [self._relabelled(group) for group in groups]
-        converged &= np.array([good for _, good in known])
+        converged = np.array([good for _, good in known])
         weights = None if r.weights is None else np.broadcast_to(r.weights, labels.shape)
+        internal = self._memberships(labels=np.stack(groups))
         return self._part((k for k, _ in known), internal, iter(groups), weights, converged)
 
     def _relabelled(self, group: Integers) -> tuple[Probabilities, bool]:
@@ -276,10 +274,23 @@ class SmallSubgroupModels:
         pi = np.clip(fit.values[0], *self.truncation)
         return Probabilities(pi, k.mu0, k.mu0_s1, k.mu0_s0), fit.converged
 
+    def _memberships(
+        self, counts: Array | None = None, labels: Integers | None = None
+    ) -> Iterator[tuple[Array, bool]]:
+        """Probabilities (n, K) of the groups in each replicate, and whether they hold."""
+        B = len(counts) if counts is not None else len(np.asarray(labels))
+        together = max(1, BUDGET // (self.rows.n * self.rows.n_groups))
+        for first in range(0, B, together):
+            some = slice(first, first + together)
+            p, converged = self.membership.fit_many(
+                None if counts is None else counts[some], None if labels is None else labels[some]
+            )
+            yield from zip(p, converged.tolist(), strict=True)
+
     def _part(
         self,
         known: Iterator[Probabilities],
-        internal: Array,
+        internal: Iterator[tuple[Array, bool]],
         groups: Iterator[Integers],
         weights: Array | None,
         converged: NDArray[np.bool_],
@@ -287,9 +298,10 @@ class SmallSubgroupModels:
         """Rates of a few replicates, one after the other."""
         r = self.rows
         sums, alphas, cells = [], [], []
-        for b, (k, group) in enumerate(zip(known, groups, strict=True)):
+        for b, (k, (p, settled), group) in enumerate(zip(known, internal, groups, strict=True)):
             w = None if weights is None else weights[b]
-            one, alpha, _ = self.sums(k, internal[b], group, w)
+            converged[b] &= settled
+            one, alpha, _ = self.sums(k, p, group, w)
             sums.append(one)
             alphas.append(alpha)
             cells.append(confusion_counts(r.y, r.s, group, r.n_groups, w))

@@ -14,15 +14,21 @@ from cfair.errors import DataError
 from cfair.frame import show_some
 from cfair.nuisance.checks import require_rows
 from cfair.nuisance.crossfit import Folds, require_training_classes
-from cfair.nuisance.logistic import independent_columns
 from cfair.nuisance.membership_checks import membership_design, membership_fit_notes
-from cfair.nuisance.multinomial import fit_multinomial
-from cfair.nuisance.multinomial_many import fit_multinomial_many, predict_many
+from cfair.nuisance.multinomial import MultinomialFit, fit_multinomial
+from cfair.nuisance.multinomial_many import (
+    ROUNDED,
+    fit_multinomial_many,
+    predict_many,
+    settled_fits,
+)
 from cfair.nuisance.order import content_order
 from cfair.nuisance.request import ModelRequest
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
+
+_BLOCK = 100_000  # probabilities that are worked out together, so that they stay in cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +193,8 @@ class MembershipModel:
         if self.estimator is not None:
             raw, converged, notes = self._learn(group, counts)
         else:
-            raw, converged, notes = self._logistic(group, w, own)
+            settled = self._settled() if own else None
+            raw, converged, notes = settled or self._logistic(group, w, own)
         truncated = np.clip(raw, *self.truncation) != raw
         p = cut(raw, present, self.truncation, self.renormalise)
         before = cut(raw, present, self.truncation, False)
@@ -224,6 +231,24 @@ class MembershipModel:
             seed=self.seed,
         )
         return found.values[0].T[: self.n_groups], True, found.notes
+
+    def _settled(self) -> tuple[Array, bool, tuple[str, ...]] | None:
+        """All folds at once, from the fit of all rows; None if something is to be said of a fit."""
+        whole = self.whole
+        if not whole.kept.all() or not whole.converged or whole.separated.any():
+            return None
+        fits = settled_fits(
+            self.design,
+            self.group,
+            self.n_groups,
+            self.weights,
+            whole.coef,
+            folds=self.folds.codes,
+            left=ROUNDED,
+        )
+        if not fits.converged.all():
+            return None
+        return self._predictions(fits.coef)[0], True, ()
 
     def _logistic(
         self, group: Integers, w: Array | None, say: bool
@@ -274,40 +299,48 @@ class MembershipModel:
         if self.estimator is not None:
             return self._learn_many(B, counts, labels)
         group = np.broadcast_to(self.group if labels is None else np.asarray(labels), (B, self._n))
-        raw = np.empty((B, self.n_groups, self._n))
-        converged = np.ones(B, dtype=bool)
         weights = self._multiplied(counts)
         present = self._present_many(group, weights)
-        for fold in range(self.folds.n_folds):
-            train, held = self.folds.train(fold), self.folds.rows(fold)
-            X, kept, coef = self._bases[fold]
-            w = None if weights is None else weights[..., train]
-            here = self.group if labels is None else group
-            start = coef if labels is None else None
-            fits = fit_multinomial_many(X, here[..., train], self.n_groups, w, start)
-            p = predict_many(fits.coef, self.design[held][:, kept])
-            raw[:, :, held] = p.transpose(0, 2, 1)
-            known = ~np.isnan(fits.coef).all(axis=1)
-            converged &= fits.converged & ~(present & ~known).any(axis=1)
-        p = cut(raw, present, self.truncation, self.renormalise)
+        kept = self.whole.kept
+        fits = fit_multinomial_many(
+            self.design[:, kept],
+            self.group if labels is None else group,
+            self.n_groups,
+            weights,
+            self.whole.coef[kept] if labels is None else None,
+            folds=self.folds.codes,
+        )
+        p = self._predictions(fits.coef, present)
+        known = ~np.isnan(fits.coef).all(axis=2)
+        lost = (present[:, None] & ~known).any(axis=(1, 2))
+        converged: NDArray[np.bool_] = np.all(fits.converged, axis=1) & ~lost
         return p.transpose(0, 2, 1), converged
+
+    def _predictions(self, coef: Array, present: NDArray[np.bool_] | None = None) -> Array:
+        """Probabilities (B, K, n) of the rows of each fold by the coefficients (B, F, q, K).
+
+        Cut to the limits if it is said which groups (B, K) are present.
+        """
+        p = np.empty((len(coef), self.n_groups, self._n))
+        size = max(_BLOCK // max(len(coef) * self.n_groups, 1), 1)
+        for fold in range(coef.shape[1]):
+            held = self.folds.rows(fold)
+            for rows in np.split(held, range(size, len(held), size)):
+                raw = predict_many(coef[:, fold], self.design[rows][:, self.whole.kept])
+                raw = raw.transpose(0, 2, 1)
+                p[:, :, rows] = (
+                    raw if present is None else cut(raw, present, self.truncation, self.renormalise)
+                )
+        return p
 
     @property
     def _n(self) -> int:
         return len(self.group)
 
     @cached_property
-    def _bases(self) -> list[tuple[Array, NDArray[np.bool_], Array]]:
-        """Of each fold: training rows of full rank, the columns in them, coefficients."""
-        found = []
-        for fold in range(self.folds.n_folds):
-            train = self.folds.train(fold)
-            X, w = self.design[train], None if self.weights is None else self.weights[train]
-            kept = independent_columns(X if w is None else X[w > 0])
-            X = np.ascontiguousarray(X[:, kept])
-            fit = fit_multinomial(X, self.group[train], self.n_groups, weights=w)
-            found.append((X, kept, fit.coef))
-        return found
+    def whole(self) -> MultinomialFit:
+        """The fit of all rows, from which those of folds and replicates start."""
+        return fit_multinomial(self.design, self.group, self.n_groups, weights=self.weights)
 
     def _present_many(self, group: Integers, weights: Array | None) -> NDArray[np.bool_]:
         w = np.ones(self._n) if weights is None else weights

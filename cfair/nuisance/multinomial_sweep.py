@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
 
-CACHED = 60_000  # numbers in the largest array of a block of rows
+CACHED = 32_000  # numbers of a block of rows,
+_PAIRED = 4  # times as many in a pass with a matrix product that would be too narrow
 _MODERATE = 20.0  # linear predictor up to which no probability is 1 to within rounding
 
 
-def full_sweep(
-    X: Array, code: Integers, w: Array, beta: Array, *, deviance: bool = True
-) -> tuple[Array, Array, Array]:
+def full_sweep(X: Array, code: Integers, w: Array, beta: Array) -> tuple[Array, Array, Array]:
     """One pass over the rows for several replicates: deviance, score and information.
 
     Parameters
@@ -31,8 +30,6 @@ def full_sweep(
     w : (b, n) array
         Weights.
     beta : (C, b, p) array
-    deviance : bool, default True
-        Whether to work out the deviance; zeros if not.
 
     Returns
     -------
@@ -41,129 +38,130 @@ def full_sweep(
     information : (b, C p, C p) array
     """
     C, b, p = beta.shape
-    first, second, _ = _pairs(p)
     n_pairs = C * (C + 1) // 2
     lost, score = np.zeros(b), np.zeros((C * b, p))
-    sums = np.zeros((n_pairs * b, len(first)))
+    sums = np.zeros((n_pairs * b, p * (p + 1) // 2))
     classes = np.arange(C, dtype=code.dtype)[:, None, None]
-    for rows in _blocks(len(X), b * n_pairs):
+    for rows in _blocks(len(X), max(b * n_pairs, sums.shape[1]), _PAIRED):
         xt = np.ascontiguousarray(X[rows].T)
         P, rest = _probabilities((beta.reshape(C * b, p) @ xt).reshape(C, b, xt.shape[1]))
-        if deviance:
-            happened = np.where(code[:, rows] == classes, P, 0.0).sum(axis=0)
-            happened += np.where(code[:, rows] < 0, rest, 0.0)
-            lost -= 2 * np.sum(w[:, rows] * np.log(np.maximum(happened, 1e-300)), axis=1)
-        score += _residual(code[:, rows], w[:, rows], P) @ xt.T
-        sums += _pair_weights(P, P * w[:, rows]) @ (xt[first] * xt[second]).T
+        own = code[:, rows] == classes
+        happened = np.where(own, P, 0.0).sum(axis=0)
+        happened += np.where(code[:, rows] < 0, rest, 0.0)
+        lost -= 2 * np.sum(w[:, rows] * np.log(np.maximum(happened, 1e-300)), axis=1)
+        score += ((own - P) * w[:, rows]).reshape(C * b, xt.shape[1]) @ xt.T
+        sums += _pair_weights(P, P * w[:, rows]) @ _pair_products(xt).T
     return lost, score.reshape(C, b, p), _unfold(sums, C, b, p)
 
 
-def score_sweep(X: Array, code: Integers, w: Array, beta: Array) -> Array:
-    """One pass over the rows for the scores alone, at half the cost.
+def observed_sums(xt: Array, code: Integers, w: Array, n_classes: int) -> Array:
+    """Weighted sums of the rows of each class but the reference.
 
     Parameters
     ----------
-    X, code, w, beta
+    xt : (p, n) array
+    code : (b, n) array of int
         As in :func:`full_sweep`.
+    w : (b, n) array
+    n_classes : int
+        C.
 
     Returns
     -------
     (C, b, p) array
     """
-    C, b, p = beta.shape
-    score = np.zeros((C * b, p))
-    for rows in _blocks(len(X), b * C):
-        xt = np.ascontiguousarray(X[rows].T)
-        P, _ = _probabilities((beta.reshape(C * b, p) @ xt).reshape(C, b, xt.shape[1]))
-        score += _residual(code[:, rows], w[:, rows], P) @ xt.T
-    return score.reshape(C, b, p)
+    b, n = w.shape
+    classes = np.arange(n_classes, dtype=code.dtype)[:, None, None]
+    sums = np.zeros((n_classes * b, len(xt)))
+    for rows in _blocks(n, max(b * n_classes, len(xt))):
+        own = np.multiply(code[:, rows] == classes, w[:, rows])
+        sums += own.reshape(n_classes * b, -1) @ xt[:, rows].T
+    return sums.reshape(n_classes, b, len(xt))
 
 
-def common_sweep(X: Array, code: Integers, w: Array, beta: Array) -> tuple[Array, Array]:
-    """Score and information of several replicates at the same coefficients.
+def expected_sums(xt: Array, w: Array, beta: Array) -> Array:
+    """What the rows would add up to if each were of each class with its probability.
 
-    Probabilities are worked out once for all of them.
+    The sums that were observed, less these, are the score.
 
     Parameters
     ----------
-    X, code, w
-        As in :func:`full_sweep`.
-    beta : (C, p) array
+    xt : (p, n) array
+    w : (b, n) array
+        Weights of each replicate.
+    beta : (C, b, g, p) array
+        Of g fits of each replicate.
 
     Returns
     -------
-    score : (C, b, p) array
-    information : (b, C p, C p) array
+    (C, b, g, p) array
     """
-    (C, p), b = beta.shape, len(w)
-    first, second, _ = _pairs(p)
+    C, b, g, p = beta.shape
+    flat = np.ascontiguousarray(beta).reshape(-1, p)
+    sums = np.zeros((C * b * g, p))
+    for rows in _blocks(w.shape[1], max(b * g * C, p)):
+        x = xt[:, rows]
+        E, total = _exponentials((flat @ x).reshape(C, b, g, x.shape[1]))
+        np.divide(w[:, None, rows], total, out=total)
+        E *= total
+        sums += E.reshape(len(flat), -1) @ x.T
+    return sums.reshape(C, b, g, p)
+
+
+def expected_and_information(xt: Array, w: Array, beta: Array) -> tuple[Array, Array]:
+    """The same, and the information of every fit.
+
+    Parameters
+    ----------
+    xt, w, beta
+        As in :func:`expected_sums`.
+
+    Returns
+    -------
+    expected : (C, b, g, p) array
+    information : (b, g, C p, C p) array
+    """
+    C, b, g, p = beta.shape
     n_pairs = C * (C + 1) // 2
-    score, sums = np.zeros((C * b, p)), np.zeros((b, n_pairs * len(first)))
-    for rows in _blocks(len(X), max(b, len(first)) * n_pairs):
-        xt = np.ascontiguousarray(X[rows].T)
-        P, _ = _probabilities((beta @ xt)[:, None])
-        score += _residual(code[:, rows], w[:, rows], P) @ xt.T
-        products = _pair_weights(P, P)[:, None] * (xt[first] * xt[second])
-        sums += w[:, rows] @ products.reshape(len(products) * len(first), -1).T
-    by_pair = sums.reshape(b, n_pairs, len(first)).transpose(1, 0, 2)
-    return score.reshape(C, b, p), _unfold(by_pair.reshape(n_pairs * b, -1), C, b, p)
+    flat = np.ascontiguousarray(beta).reshape(-1, p)
+    expected = np.zeros((C * b * g, p))
+    sums = np.zeros((n_pairs * b * g, p * (p + 1) // 2))
+    for rows in _blocks(w.shape[1], max(b * g * n_pairs, sums.shape[1]), _PAIRED):
+        x = xt[:, rows]
+        P, _ = _probabilities((flat @ x).reshape(C, b, g, x.shape[1]))
+        Q = P * w[:, None, rows]
+        expected += Q.reshape(len(flat), -1) @ x.T
+        flat_P, flat_Q = (values.reshape(C, b * g, -1) for values in (P, Q))
+        sums += _pair_weights(flat_P, flat_Q) @ _pair_products(x).T
+    information = _unfold(sums, C, b * g, p)
+    return expected.reshape(C, b, g, p), information.reshape(b, g, C * p, C * p)
 
 
-def flat_sweep(X: Array, code: Integers, w: Array, beta: Array) -> tuple[Array, Array]:
-    """Score and information where probabilities are the same in all rows of a replicate.
-
-    Parameters
-    ----------
-    X, code, w, beta
-        As in :func:`full_sweep`, with a linear predictor that is the same in all rows.
-
-    Returns
-    -------
-    score : (C, b, p) array
-    information : (b, C p, C p) array
-    """
-    C, b, p = beta.shape
-    first, second, _ = _pairs(p)
-    score, squares = np.zeros((C * b, p)), np.zeros((b, len(first)))
-    P, _ = _probabilities(np.ascontiguousarray(beta @ X[0])[:, :, None])
-    for rows in _blocks(len(X), b * C):
-        xt = np.ascontiguousarray(X[rows].T)
-        score += _residual(code[:, rows], w[:, rows], P) @ xt.T
-        squares += w[:, rows] @ (xt[first] * xt[second]).T
-    by_pair = (_pair_weights(P, P).reshape(-1, b, 1) * squares).reshape(-1, len(first))
-    return score.reshape(C, b, p), _unfold(by_pair, C, b, p)
-
-
-def _blocks(n: int, width: int) -> list[slice]:
-    size = max(CACHED // max(width, 1), 1)
+def _blocks(n: int, width: int, times: int = 1) -> list[slice]:
+    size = max(times * CACHED // max(width, 1), 1)
     return [slice(begin, begin + size) for begin in range(0, n, size)]
 
 
-def _residual(code: Integers, w: Array, P: Array) -> Array:
-    """Weighted indicator of the class less its probability, (C b, m)."""
-    residual = code == np.arange(len(P), dtype=code.dtype)[:, None, None]
-    weighted: Array = (residual - P) * w
-    return weighted.reshape(-1, weighted.shape[-1])
-
-
-def _probabilities(eta: Array) -> tuple[Array, Array]:
-    """Of the other classes (C, b, m), in place of `eta`, and of the reference (b, m)."""
+def _exponentials(eta: Array) -> tuple[Array, Array]:
+    """Of linear predictors (C, ...), in their place, and their sum with the reference (...)."""
     if eta.max(initial=0.0) < _MODERATE:
         np.exp(eta, out=eta)
-        rest = 1.0 + eta.sum(axis=0)
-        np.reciprocal(rest, out=rest)
-        eta *= rest
-        return eta, rest
+        total = eta.sum(axis=0)
+        total += 1.0
+        return eta, total
     top = eta.max(axis=0, initial=0.0)
     eta -= top
     np.exp(eta, out=eta)
-    rest = np.exp(-top)
-    total = eta.sum(axis=0)
-    total += rest
+    return eta, eta.sum(axis=0) + np.exp(-top)
+
+
+def _probabilities(eta: Array) -> tuple[Array, Array]:
+    """Of the other classes (C, ...), in place of `eta`, and of the reference (...)."""
+    top = eta.max(axis=0, initial=0.0) if eta.max(initial=0.0) >= _MODERATE else None
+    E, total = _exponentials(eta)
     np.reciprocal(total, out=total)
-    eta *= total
-    rest *= total
-    return eta, rest
+    E *= total
+    return E, total if top is None else total * np.exp(-top)
 
 
 def _pair_weights(P: Array, Q: Array) -> Array:
@@ -179,22 +177,33 @@ def _pair_weights(P: Array, Q: Array) -> Array:
     return weight.reshape(len(weight) * b, m)
 
 
+def _pair_products(xt: Array) -> Array:
+    """Products of the pairs of columns j <= k, (p (p + 1) / 2, m)."""
+    p = len(xt)
+    products = np.empty((p * (p + 1) // 2, xt.shape[1]))
+    k = 0
+    for j in range(p):
+        np.multiply(xt[j], xt[j:], out=products[k : k + p - j])
+        k += p - j
+    return products
+
+
 def _unfold(sums: Array, C: int, b: int, p: int) -> Array:
     """Information matrices from the sums for pairs of classes and pairs of columns."""
     sign = np.where(np.eye(C, dtype=bool), 1.0, -1.0)[:, None, :, None, None]
     full = sums.reshape(len(sums) // b, b, sums.shape[1])[
-        _pairs(C)[2][:, None, :, None], :, _pairs(p)[2][None, :, None, :]
+        _pair_number(C)[:, None, :, None], :, _pair_number(p)[None, :, None, :]
     ]
     return np.ascontiguousarray((full * sign).reshape(C * p, C * p, b).transpose(2, 0, 1))
 
 
 @lru_cache(maxsize=64)
-def _pairs(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
-    """First and second of each pair a <= b, and the number of the pair at (a, b) and (b, a)."""
+def _pair_number(size: int) -> NDArray[np.intp]:
+    """The number of the pair at (a, b) and (b, a)."""
     first, second = np.triu_indices(size)
     number = np.empty((size, size), dtype=np.intp)
     number[first, second] = number[second, first] = np.arange(len(first))
-    return first, second, number
+    return number
 
 
 def softmax(eta: Array) -> Array:

@@ -21,6 +21,7 @@ from cfair.nuisance.design_rows import (
 )
 from cfair.nuisance.learners import features
 from cfair.nuisance.membership import MembershipModel
+from cfair.nuisance.multinomial_binary import fit_binary_under_groups
 from cfair.nuisance.order import group_totals
 from cfair.nuisance.outcome_model import outcome_model, refuse_outcome, require_events
 from cfair.nuisance.request import ModelRequest
@@ -152,16 +153,17 @@ def outcome_under_groups(
         seed=seed,
         every=RowsUnderGroups(rows.split, groups.n_groups),
     )
-    fit = model.fit()
+    full = whole = None
+    if learner is None:
+        full = replace(model, folds=None, at=(rows,), every=None)
+        whole = full.fit()
+    fit = model.fit() if whole is None else fit_binary_under_groups(model, whole)
     assert fit.every is not None
     mu = fit.every
     mu[:, groups.sizes == 0] = 0.0
     notes = [*request.formula.notes, *fit.notes, *_unnamed(named, cohort)]
-    if learner is not None:
+    if whole is None or whole.fit is None:
         return OutcomeUnderGroups(text, mu, model, notes=tuple(notes))
-    full = replace(model, folds=None, at=(rows,), every=None)
-    whole = full.fit()
-    assert whole.fit is not None
     notes += binary_fit_notes(design, whole.fit, text, "outcome model")
     if not fit.converged and whole.converged:
         notes.append(f"outcome model {text!r}: the fit outside a fold did not converge.")
