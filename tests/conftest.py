@@ -18,8 +18,7 @@ settings.load_profile("cfair")
 def pytest_collection_finish():
     """Leave what was imported so far out of garbage collection.
 
-    statsmodels collects in every adjustment for multiple tests, so in every printed result, and
-    looks at a million objects of the imported libraries each time.
+    Each full collection would look at a million objects of the imported libraries.
     """
     gc.collect()
     gc.freeze()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -375,3 +376,29 @@ def test_a_gap_of_one_patient_is_in_brackets_and_says_so():
     assert row["note"].startswith("rests on 1 in Inuit: read with care")
     assert "(severe)" in str(result)
     assert "or a rate rests on fewer than 20" in " ".join(str(result).split())
+
+
+def test_the_widest_gap_is_that_of_the_intersection_or_of_an_attribute(result):
+    e, at = result.estimates_of("fpr"), result.metrics.index("fpr")
+    K = result.cohort.groups.n_groups
+    for hidden, by in ((0, "sex x race"), (K, "race")):
+        rates = np.where(np.arange(len(e.estimate)) < hidden, np.nan, e.estimate)
+        estimates = list(result.estimates)
+        estimates[at] = replace(e, estimate=rates)
+        found = replace(result, estimates=tuple(estimates))
+        row = found.gaps("fpr").set_index("by").loc[by]
+        widest = found.widest_gap("fpr")
+        assert widest["by"] == by
+        for name in ("group", "reference", "gap", "ci_low", "ci_high"):
+            assert widest[name] == row[name]
+    estimates[at] = replace(e, estimate=np.full(len(e.estimate), np.nan))
+    assert replace(result, estimates=tuple(estimates)).widest_gap("fpr") is None
+
+
+def test_what_is_kept_cannot_be_changed(result):
+    low, _ = result.limits("fpr")
+    assert result.limits("fpr")[0] is low
+    with pytest.raises(ValueError, match="read-only"):
+        low[0] = 0.0
+    with pytest.raises(ValueError, match="metrics must be of"):
+        result.limits("fprs")

@@ -1116,7 +1116,9 @@ def masked_page(tmp_path_factory):
     audit = audit_of(table, groups=["sex", "race", "old"], treatment="treated", suppress_below=11)
     result = audit.counterfactual("treated ~ sex + race + old + risk + age + sbp")
     path = tmp_path_factory.mktemp("masked") / "r.html"
-    audit.report(path, result, audit.interaction(["fpr", "tpr"]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pictures, "picture", stub)
+        audit.report(path, result, audit.interaction(["fpr", "tpr"]))
     return result, Page(path.read_text(encoding="utf-8")).text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -185,12 +186,24 @@ def noise_draws(covariance: Array, n: int, df: int | None = None) -> Array:
     spread = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
     correlation = covariance / np.outer(spread, spread)
     root = spread[:, None] * np.linalg.cholesky(correlation + 1e-9 * np.eye(len(spread)))
-    rng = np.random.default_rng(0)
-    z = rng.standard_normal((n // 2, len(covariance)))
+    z, stretch = _standard_draws(n // 2, len(covariance), df)
     half = z @ root.T
-    if df is not None:
-        half *= np.sqrt(df / rng.chisquare(df, size=(len(z), 1)))
+    if stretch is not None:
+        half *= stretch
     return np.concatenate([half, -half])
+
+
+@lru_cache(maxsize=8)  # one print asks for those of a few numbers of groups, again and again
+def _standard_draws(n: int, n_groups: int, df: int | None) -> tuple[Array, Array | None]:
+    """Independent normal errors, and what makes them Student's."""
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((n, n_groups))
+    z.setflags(write=False)
+    if df is None:
+        return z, None
+    stretch: Array = np.sqrt(df / rng.chisquare(df, size=(n, 1)))
+    stretch.setflags(write=False)
+    return z, stretch
 
 
 def pair_deviations(covariance: Array) -> Array:
@@ -230,12 +243,35 @@ def largest_standardized(differences_of: Array, deviations: Array) -> Array:
     scale = np.where(deviations > 0, 1 / np.where(deviations > 0, deviations, 1.0), 0.0)
     size = max(32, 65_536 // max(1, n_groups))  # draws at a time: a block stays in cache
     for first in range(0, total, size):
-        values, top = differences_of[first : first + size], best[first : first + size]
+        top = best[first : first + size]
+        # a group a row, since the largest of many short rows takes several times as long
+        values = np.ascontiguousarray(differences_of[first : first + size].T)
         for k in range(n_groups - 1):
-            gap = np.abs(values[:, k + 1 :] - values[:, k : k + 1])
-            gap *= scale[k, k + 1 :]
-            np.maximum(top, gap.max(axis=1), out=top)
+            gap = np.abs(values[k + 1 :] - values[k])
+            gap *= scale[k, k + 1 :, None]
+            np.maximum(top, gap.max(axis=0), out=top)
     return best
+
+
+def largest_of_noise(covariance: Array, n: int, deviations: Array, df: int | None = None) -> Array:
+    """Largest absolute standardized difference between two groups, in every draw of their errors.
+
+    Parameters
+    ----------
+    covariance : (K, K) array
+    n : int
+        An even number.
+    deviations : (K, K) array
+        As in `largest_standardized`.
+    df : int, optional
+        As in `noise_draws`.
+
+    Returns
+    -------
+    (n,) array
+    """
+    half = largest_standardized(noise_draws(covariance, n, df)[: n // 2], deviations)
+    return np.concatenate([half, half])  # that of draws of opposite sign is the same
 
 
 def defined_by_rate(theta: Array, covariance: Array, kish: Array) -> NDArray[np.intp]:
@@ -283,7 +319,7 @@ def max_t_test(
     value, V = logit_scale(theta, covariance, kish)
     deviations = pair_deviations(V)
     observed = float(largest_standardized(value[None, :], deviations)[0])
-    null = largest_standardized(noise_draws(V, n_draws(len(value)), df), deviations)
+    null = largest_of_noise(V, n_draws(len(value)), deviations, df)
     return observed, float((1 + np.count_nonzero(null >= observed)) / (1 + len(null)))
 
 

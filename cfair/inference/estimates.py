@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,8 @@ from cfair.inference.equality import (
     boundary_covariance,
     defined_by_rate,
     equality_test,
-    largest_standardized,
+    largest_of_noise,
     n_draws,
-    noise_draws,
     pair_deviations,
 )
 from cfair.inference.intervals import (
@@ -113,6 +113,29 @@ class RateEstimates:
             max_df=self.df_of(targets),
             max_size=None if size is None else size[targets],
         )
+
+    @cached_property
+    def _parts(self) -> dict[bytes, RateEstimates]:
+        return {}
+
+    def part(self, targets: NDArray[np.intp]) -> RateEstimates:
+        """Estimates of some of the targets, made once, so that their test is made once too.
+
+        Parameters
+        ----------
+        targets : (m,) array of int
+
+        Returns
+        -------
+        RateEstimates
+        """
+        key = np.asarray(targets, dtype=np.intp).tobytes()
+        if key not in self._parts:
+            found = self.select(targets)
+            if np.array_equal(targets, np.arange(self.n_groups)):
+                found.__dict__["equality"] = self.equality  # it is of the groups alone in any case
+            self._parts[key] = found
+        return self._parts[key]
 
     def without(self, masked: NDArray[np.bool_]) -> RateEstimates:
         """The same with some of the rates undefined, and without what tells their sizes.
@@ -220,7 +243,7 @@ class RateEstimates:
         limits = (inner_a, low[first], high[first], inner_b, low[second], high[second], rho)
         sizes = self.size
         df = self.df_of(first), self.df_of(second)
-        p = mover_p_value(inner_a, sizes[first], inner_b, sizes[second], rho, max_df=df)
+        p = partial(mover_p_value, inner_a, sizes[first], inner_b, sizes[second], rho, max_df=df)
         se_a, se_b = self.se[first], self.se[second]
         if kind == "difference":
             c_low, c_high = mover_difference(*limits)
@@ -253,7 +276,7 @@ class RateEstimates:
         limits = wilson_limits(rates, sizes, max_df=self.df_of(targets))
         low, high = limits(np.full((len(targets), 1), (1 - level) / 2))
         c_low, c_high = mover_combination(rates, low, high, coefficients, rho)
-        p = mover_combination_p_value(rates, limits, coefficients, rho)
+        p = partial(mover_combination_p_value, rates, limits, coefficients, rho)
         signed = coefficients * self.se[targets]
         variance = np.einsum("mi,mij,mj->m", signed, rho, signed)
         at = self.estimate[targets] @ coefficients
@@ -300,7 +323,7 @@ class RateEstimates:
                 k, m = sorted((place[int(i)], place[int(j)]))
                 deviations[k, m] = every[k, m]
         nu = None if self.n_clusters is None else self.n_clusters - 1
-        null = largest_standardized(noise_draws(sigma, n_draws(len(sigma)), nu), deviations)
+        null = largest_of_noise(sigma, n_draws(len(sigma)), deviations, nu)
         critical = float(np.quantile(null, level))
         # against the p-value of the unadjusted interval, so that band and p-value agree
         p = self.contrast(first, second, "difference", level).p_value
@@ -356,14 +379,21 @@ class Contrast:
 
     Attributes
     ----------
-    estimate, se, low, high, p_value : (m,) arrays
+    estimate, se, low, high : (m,) arrays
+    p : (m,) array or function
+        P-values, or what finds them when they are asked for: it takes longer than all else.
     """
 
     estimate: Array
     se: Array
     low: Array
     high: Array
-    p_value: Array
+    p: Array | Callable[[], Array] = field(repr=False)
+
+    @cached_property
+    def p_value(self) -> Array:
+        """Two-sided p-values of no difference, (m,)."""
+        return self.p() if callable(self.p) else self.p
 
 
 def most_df(

@@ -155,32 +155,8 @@ def wilson_interval(
     >>> low.round(4).tolist(), high.round(4).tolist()
     ([0.1124], [0.3304])
     """
-    return _wilson(theta, n, (1 - np.asarray(level, dtype=np.float64)) / 2, max_df)
-
-
-def _wilson(theta: Array, n: Array, tail: Array, max_df: ArrayLike) -> tuple[Array, Array]:
-    """Wilson's interval by the probability of one tail, which keeps its digits when tiny."""
-    known = n > 1
-    size = np.where(known, n, 2.0)
-    normal = np.ndim(max_df) == 0 and max_df == NORMAL
-    q = (
-        -ndtri(tail) * np.ones_like(size)
-        if normal
-        else -stdtrit(np.minimum(size - 1, max_df), tail)
-    )
-    # With about one degree of freedom and a tiny tail the quantile overflows, in either direction.
-    q2 = np.where(np.isfinite(q) & (q > 0), np.minimum(q, 1e6), np.where(tail < 0.4, 1e6, 0.0)) ** 2
-    theta = np.clip(theta, 0, 1)  # an estimate outside is no proportion, but its limits are
-    centre = (theta + q2 / (2 * size)) / (1 + q2 / size)
-    spread = np.maximum(theta * (1 - theta), 0.0) / size
-    half = np.sqrt(q2) / (1 + q2 / size) * np.sqrt(spread + q2 / (4 * size**2))
-    # At 0 and 1 one limit is the rate itself; subtraction would leave a rounding error there.
-    low = np.where(theta <= 0, 0.0, np.clip(centre - half, 0, 1))
-    high = np.where(theta >= 1, 1.0, np.clip(centre + half, 0, 1))
-    undefined = np.isnan(theta)
-    low = np.where(known, low, 0.0)
-    high = np.where(known, high, 1.0)
-    return np.where(undefined, np.nan, low), np.where(undefined, np.nan, high)
+    limits = wilson_limits(theta, n, max_df=max_df)
+    return limits((1 - np.asarray(level, dtype=np.float64)) / 2)
 
 
 def _quantile(level: ArrayLike, max_df: ArrayLike) -> Array:
@@ -354,11 +330,12 @@ def mover_p_value(
     """
     df = max_df if isinstance(max_df, tuple) else (max_df, max_df)
 
+    limits_a = wilson_limits(a, n_a, max_df=df[0])
+    limits_b = wilson_limits(b, n_b, max_df=df[1])
+
     def holds_zero(log_p: Array) -> NDArray[np.bool_]:
         tail = np.exp(log_p) / 2
-        limits_a = _wilson(a, n_a, tail, df[0])
-        limits_b = _wilson(b, n_b, tail, df[1])
-        d_low, d_high = mover_difference(a, *limits_a, b, *limits_b, rho)
+        d_low, d_high = mover_difference(a, *limits_a(tail), b, *limits_b(tail), rho)
         return (d_low <= 0) & (d_high >= 0)
 
     p = np.where(a == b, 1.0, _largest_level(holds_zero, np.shape(a)))
@@ -389,6 +366,8 @@ def _largest_level(holds_zero: Callable[[Array], NDArray[np.bool_]], shape: Any)
 def wilson_limits(theta: Array, n: Array, *, max_df: ArrayLike = np.inf) -> Limits:
     """Wilson's limits of rates as a function of the probability of one tail.
 
+    That keeps its digits when tiny, and searches for a level ask for many.
+
     Parameters
     ----------
     theta, n : arrays
@@ -399,7 +378,31 @@ def wilson_limits(theta: Array, n: Array, *, max_df: ArrayLike = np.inf) -> Limi
     -------
     function
     """
-    return lambda tail: _wilson(theta, n, tail, max_df)
+    known = n > 1
+    size = np.where(known, n, 2.0)
+    normal = np.ndim(max_df) == 0 and max_df == NORMAL
+    df = np.minimum(size - 1, np.inf if normal else max_df)
+    at = np.clip(theta, 0, 1)  # an estimate outside is no proportion, but its limits are
+    spread = np.maximum(at * (1 - at), 0.0) / size
+    twice, squared = 2 * size, 4 * size**2
+    undefined = np.isnan(at)
+    # At 0 and 1 one limit is the rate itself; subtraction would leave a rounding error there.
+    no_low, no_high = undefined | ~known | (at <= 0), undefined | ~known | (at >= 1)
+    lowest, highest = np.where(undefined, np.nan, 0.0), np.where(undefined, np.nan, 1.0)
+
+    def limits(tail: Array) -> tuple[Array, Array]:
+        q = -ndtri(tail) * np.ones_like(size) if normal else -stdtrit(df, tail)
+        # With about one degree of freedom and a tiny tail the quantile overflows, either way.
+        q = np.where(np.isfinite(q) & (q > 0), np.minimum(q, 1e6), np.where(tail < 0.4, 1e6, 0.0))
+        q2 = q**2
+        widened = 1 + q2 / size
+        centre = (at + q2 / twice) / widened
+        half = np.sqrt(q2) / widened * np.sqrt(spread + q2 / squared)
+        low = np.where(no_low, lowest, np.minimum(np.maximum(centre - half, 0.0), 1.0))
+        high = np.where(no_high, highest, np.minimum(np.maximum(centre + half, 0.0), 1.0))
+        return low, high
+
+    return limits
 
 
 def student_limits(mean: Array, se: Array, df: Array) -> Limits:

@@ -56,9 +56,12 @@ def picture(draw: Callable[[], Any], alt: str, caption: str) -> Figure:
 
 
 def _vector(figure: Any) -> bytes:
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
     file = io.BytesIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    figure.savefig(file, format="svg", metadata=nothing)
+    # laid out and drawn once, where savefig does so twice
+    FigureCanvasSVG(figure).print_svg(file, metadata=nothing)
     return file.getvalue()
 
 
@@ -68,7 +71,7 @@ def _pixels(figure: Any) -> bytes:
     from PIL import Image
 
     figure.set_dpi(_DPI)
-    canvas = FigureCanvasAgg(figure)  # laid out and drawn once, where savefig does so twice
+    canvas = FigureCanvasAgg(figure)
     canvas.draw()
     image = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba())
     small = io.BytesIO()

@@ -18,7 +18,7 @@ from cfair.inference.estimates import RateEstimates
 from cfair.inference.influence import rate_covariance
 from cfair.inference.moments import CellMoments, ClusterScores
 from cfair.results import text
-from cfair.results.gaps import EQUALIZED_ODDS, Measure, equalized_odds_row
+from cfair.results.gaps import EQUALIZED_ODDS, Block, Measure, equalized_odds_row
 from cfair.results.rates import RatesResult
 from cfair.results.report import (
     aggregate_lines,
@@ -217,20 +217,31 @@ class ObservedResult(RatesResult):
         """Metrics whose gaps are shown unless told otherwise: the larger gap of TPR and FPR too."""
         return (*PRINTED, EQUALIZED_ODDS)
 
-    def _gap_rows(self, metric: str, measure: Measure) -> list[dict[str, Any]]:
+    def blocks(self, metric: str) -> list[Block]:
+        """What is compared: the levels of each attribute, then the intersectional groups.
+
+        Parameters
+        ----------
+        metric : str
+            One of `metrics`, or "equalized_odds".
+
+        Returns
+        -------
+        list of Block
+            See `RateComparisons.blocks`.
+        """
+        return super().blocks("tpr" if metric == EQUALIZED_ODDS else metric)
+
+    def _find_gap(self, metric: str, k: int, measure: Measure) -> dict[str, Any]:
         if metric in _COMPLEMENTS:  # groups differ as much in a rate as in its complement
             same = ("ci_low", "ci_high", "expected_if_equal", "p_value")
-            others = super()._gap_rows(_COMPLEMENTS[metric], measure)
-            own = super()._gap_rows(metric, measure)
-            return [
-                {**row, **{name: other[name] for name in same if name in other}}
-                for row, other in zip(own, others, strict=True)
-            ]
+            other = self._gap_row(_COMPLEMENTS[metric], k, measure)
+            row = super()._find_gap(metric, k, measure)
+            return {**row, **{name: other[name] for name in same if name in other}}
         if metric != EQUALIZED_ODDS:
-            return super()._gap_rows(metric, measure)
+            return super()._find_gap(metric, k, measure)
         both = [self.estimates_of(name) for name in ("tpr", "fpr")]
-        blocks = zip(self.blocks("tpr"), self.blocks("fpr"), strict=True)
-        return [equalized_odds_row(both, pair, measure) for pair in blocks]
+        return equalized_odds_row(both, [self.blocks(e.metric)[k] for e in both], measure)
 
     def aggregate(self, k: int) -> AggregateIntervals:
         """Summaries of the differences of the k-th metric; a rate and its complement share them.
@@ -259,25 +270,15 @@ class ObservedResult(RatesResult):
         treated = self.cohort.treatment_name is not None
         return "Observed, treated patients included" if treated else "Observed"
 
-    def limits(self, metric: str) -> tuple[Array, Array]:
-        """Limits of the rates of one metric: groups, margins, all.
+    def _find_limits(self, e: RateEstimates) -> tuple[Array, Array]:
+        """With weights or clusters, limits of a binomial count of the effective size.
 
-        With weights or clusters they are those of a binomial count of the effective size; for
-        Clopper-Pearson and Agresti-Coull that of Korn and Graubard (1998).
-
-        Parameters
-        ----------
-        metric : str
-
-        Returns
-        -------
-        low, high : (T,) arrays
+        For Clopper-Pearson and Agresti-Coull it is that of Korn and Graubard (1998).
         """
-        from statsmodels.stats.proportion import proportion_confint
-
-        e = self.estimates_of(metric)
         if self.interval == "wilson":
             return e.interval("wilson", self.level)
+        from statsmodels.stats.proportion import proportion_confint
+
         size = np.where(np.isnan(e.estimate), 1.0, e.size)
         if not e.normal:  # the degrees of freedom of Korn and Graubard (1998)
             tail = (1 - self.level) / 2

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -335,16 +335,12 @@ class PerformanceResult(ScoreCurves):
     def _header(self) -> list[str]:
         return ["n", "events", *(MEASURES[m].label for m in PRINTED)]
 
-    @cached_property
-    def _printed_limits(self) -> dict[str, tuple[Array, Array]]:
-        return {metric: self.limits(metric) for metric in PRINTED}
-
     def _cells(self, target: int) -> list[str]:
         cells = [text.count(self.counts["n"][target]), text.count(self.counts["events"][target])]
         for metric in PRINTED:
             digits = 3 if MEASURES[metric].scale == "unit" else 2
             k = self.metrics.index(metric)
-            cells.append(rate_text(self, k, target, self._printed_limits[metric], digits))
+            cells.append(rate_text(self, k, target, self.limits(metric), digits))
         return cells
 
     def _all_rows(self) -> list[str]:

@@ -35,6 +35,9 @@ class RateComparisons(RateFrames):
     """What can be asked of the rates of several groups; `RatesResult` describes the fields."""
 
     _aggregates: dict[int, AggregateIntervals] = field(default_factory=dict, init=False)
+    _found_gaps: dict[tuple[str, int, Measure], dict[str, Any]] = field(
+        default_factory=dict, init=False
+    )
 
     def contrasts(
         self,
@@ -439,8 +442,31 @@ class RateComparisons(RateFrames):
             )
         thresholds = (float(severity[0]), float(severity[1]))
         measure = Measure(self.level, self.aggregate_interval, power, thresholds)
-        rows = [row for metric in wanted for row in self._gap_rows(metric, measure)]
+        rows = [
+            self._gap_row(metric, k, measure)
+            for metric in wanted
+            for k in range(len(self.blocks(metric)))
+        ]
         return gap_frame(rows, measure, adjust)
+
+    def widest_gap(self, metric: str) -> Mapping[str, Any] | None:
+        """The widest gap of one metric between the intersectional groups, without what tests say.
+
+        Parameters
+        ----------
+        metric : str
+            One of `metrics`.
+
+        Returns
+        -------
+        dict or None
+            As in a row of `gaps`. That of an attribute where fewer than two intersectional groups
+            have a rate; None where no two groups have.
+        """
+        measure = Measure(self.level, self.aggregate_interval)
+        last_first = reversed(range(len(self.blocks(metric))))
+        rows = (self._gap_row(metric, k, measure) for k in last_first)
+        return next((row for row in rows if "gap" in row), None)
 
     def blocks(self, metric: str) -> list[Block]:
         """What is compared: the levels of each attribute, then the intersectional groups.
@@ -470,13 +496,18 @@ class RateComparisons(RateFrames):
             whole,
         ]
 
-    def _gap_rows(self, metric: str, measure: Measure) -> list[dict[str, Any]]:
-        e, rows = self.estimates_of(metric), []
-        for block in self.blocks(metric):
-            whole = block.targets[0] == 0 and measure.level == self.level
-            known = self.aggregate(self.metrics.index(metric)) if whole else None
-            rows.append(gap_row(e, block, measure, known))
-        return rows
+    def _gap_row(self, metric: str, k: int, measure: Measure) -> dict[str, Any]:
+        """The widest gap of a metric in the k-th of its blocks, found once."""
+        key = (metric, k, measure)
+        if key not in self._found_gaps:
+            self._found_gaps[key] = self._find_gap(metric, k, measure)
+        return self._found_gaps[key]
+
+    def _find_gap(self, metric: str, k: int, measure: Measure) -> dict[str, Any]:
+        block = self.blocks(metric)[k]
+        whole = block.targets[0] == 0 and measure.level == self.level
+        known = self.aggregate(self.metrics.index(metric)) if whole else None
+        return gap_row(self.estimates_of(metric), block, measure, known)
 
 
 def _chosen(metrics: Any, default: Sequence[str]) -> list[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -65,6 +65,7 @@ class RateFrames(Printed):
     aggregate_interval: str = "tie-aware"
     seed: int = 0
     notes: tuple[str, ...] = ()
+    _limits: dict[str, tuple[Array, Array]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         for values in self.counts.values():
@@ -150,12 +151,8 @@ class RateFrames(Printed):
         groups = self.cohort.groups
         labels = groups.label_frame()
         labels.columns = [_safe(name) for name in groups.attributes]
-        parts = []
-        for k in range(len(self.estimates)):
-            part = self._frame(k, slice(0, groups.n_groups))
-            head = pd.DataFrame({"metric": self.estimates[k].metric, "group": list(groups.names)})
-            parts.append(pd.concat([head, labels, part], axis=1))
-        return pd.concat(parts, ignore_index=True)
+        head = pd.concat([pd.DataFrame({"group": list(groups.names)}), labels], axis=1)
+        return self._frame(range(len(self.estimates)), head, slice(0, groups.n_groups))
 
     @property
     def marginals(self) -> pd.DataFrame:
@@ -197,13 +194,7 @@ class RateFrames(Printed):
         K = self.cohort.groups.n_groups
         chosen = [k for k, e in enumerate(self.estimates) if len(e.estimate) > K]
         size = len(head) if chosen else 0  # without any, a frame of no rows has the columns
-        parts = []
-        for k in chosen or [0]:
-            part = self._frame(k, slice(first, first + size))
-            named = head[:size].copy()
-            named.insert(0, "metric", pd.Series([self.metrics[k]] * size, dtype="str"))
-            parts.append(pd.concat([named, part], axis=1))
-        return pd.concat(parts, ignore_index=True)
+        return self._frame(chosen or [0], head[:size], slice(first, first + size))
 
     def limits(self, metric: str) -> tuple[Array, Array]:
         """Limits of the rates of one metric: groups, margins, all.
@@ -215,10 +206,28 @@ class RateFrames(Printed):
         Returns
         -------
         low, high : (T,) arrays
+            Computed once, so read-only.
         """
-        return self.estimates_of(metric).interval(self.interval, self.level)
+        e = self.estimates_of(metric)
+        if metric not in self._limits:
+            self._limits[metric] = self._find_limits(e)
+            for values in self._limits[metric]:
+                values.setflags(write=False)
+        return self._limits[metric]
 
-    def _frame(self, k: int, targets: slice) -> pd.DataFrame:
+    def _find_limits(self, e: RateEstimates) -> tuple[Array, Array]:
+        return e.interval(self.interval, self.level)
+
+    def _frame(self, chosen: Sequence[int], head: pd.DataFrame, targets: slice) -> pd.DataFrame:
+        """The targets that `head` names, metric by metric, with what is known of each."""
+        parts = [self._columns(k, targets) for k in chosen]
+        names = [self.metrics[k] for k in chosen for _ in range(len(head))]
+        again = head.take(np.tile(np.arange(len(head)), len(parts))).reset_index(drop=True)
+        columns = {name: _joined([part[name] for part in parts]) for name in parts[0]}
+        metric = pd.DataFrame({"metric": pd.Series(names, dtype="str")})
+        return pd.concat([metric, again, pd.DataFrame(columns)], axis=1)
+
+    def _columns(self, k: int, targets: slice) -> dict[str, Any]:
         e, rows = self.estimates[k], self.rows[k]
         low, high = self.limits(e.metric)
         columns: dict[str, Any] = {
@@ -229,9 +238,9 @@ class RateFrames(Printed):
         columns["estimate"] = e.estimate[targets]
         columns["se"] = e.se[targets]
         columns["ci_low"], columns["ci_high"] = low[targets], high[targets]
-        columns["note"] = pd.Series(rows.notes[targets], dtype="str")
+        columns["note"] = rows.notes[targets]
         columns.update(self._more_columns(e.metric, targets))
-        return pd.DataFrame(columns)
+        return columns
 
     def masked(self, metric: str) -> NDArray[np.bool_]:
         """Which rates are not shown, for disclosure control.
@@ -269,6 +278,15 @@ class RateFrames(Printed):
         size = len(next(iter(shown.values())))
         rates = sum(int(self.masked(metric)[:size].sum()) for metric in self.metrics)
         return "; ".join(filter(None, [first, policy(below, shown, rates), APART]))
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """A column of several metrics, each with numbers, texts, or counts of which some are masked."""
+    if all(isinstance(part, tuple) for part in parts):
+        return pd.Series([text for part in parts for text in part], dtype="str")
+    if all(isinstance(part, np.ndarray) for part in parts):
+        return np.concatenate(parts)
+    return pd.concat([pd.Series(part) for part in parts], ignore_index=True)
 
 
 def _safe(name: str) -> str:

@@ -193,11 +193,11 @@ class ScoreComparisons(RatesResult):
             frame.loc[silent & real, "note"] = "a ratio of this metric has no meaning"
         return frame
 
-    def _gap_rows(self, metric: str, measure: Measure) -> list[dict[str, Any]]:
+    def _find_gap(self, metric: str, k: int, measure: Measure) -> dict[str, Any]:
         e = self.estimates_of(metric)
         if not isinstance(e, ScoreEstimates):
-            return super()._gap_rows(metric, measure)
-        return [_score_gap(e, block, measure) for block in self.blocks(metric)]
+            return super()._find_gap(metric, k, measure)
+        return _score_gap(e, self.blocks(metric)[k], measure)
 
     def worst(self, metrics: str | Sequence[str] | None = None) -> pd.DataFrame:
         """The group farthest from a perfect score, for each metric.
@@ -255,7 +255,8 @@ class ScoreComparisons(RatesResult):
 
 def _score_gap(e: ScoreEstimates, block: Block, measure: Measure) -> dict[str, Any]:
     """The widest gap of one metric, as `gap_row` describes that of a rate."""
-    part = e.select(block.targets)
+    part = e.part(block.targets)
+    assert isinstance(part, ScoreEstimates)
     row: dict[str, Any] = {"metric": e.metric, "by": block.by}
     pair = largest_gap(part.comparable)
     absent = np.isnan(part.estimate)

@@ -105,6 +105,8 @@ def width_of(text: str) -> int:
     >>> width_of("age"), width_of("年齢")
     (3, 4)
     """
+    if text.isascii():
+        return len(text)
     total = 0
     for character in text:
         if unicodedata.combining(character):
@@ -197,6 +199,8 @@ def _hold_together(text: str) -> str:
 
 def _printable(line: str) -> str:
     """A line without control characters that a label may have brought along."""
+    if line.isprintable():
+        return line
     return "".join(c if c.isprintable() else " " for c in line)
 
 
