@@ -26,6 +26,7 @@ from cfair.inference.influence import rate_covariance
 from cfair.inference.moments import contribution_moments
 from cfair.inference.rows import Rows
 from cfair.nuisance.binary import BinaryFit, BinaryModel
+from cfair.nuisance.multinomial_binary import fit_binary_many
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
@@ -186,10 +187,10 @@ class CounterfactualModels:
         observed = self._by_own_cell(total)
         pi, mu0 = self.pi, self.mu0
         if self.treatment is not None and self.estimator != "plugin":
-            (fitted,), good = self.treatment.fit_many(counts, self.coef)
+            (fitted,), good = fit_binary_many(self.treatment, counts, self.coef)
             pi, converged = np.clip(fitted, *self.truncation), converged & good
         if self.outcome is not None and self.estimator != "ipw":
-            (mu0,), good = self.outcome.fit_many(counts, self.outcome_coef)
+            (mu0,), good = fit_binary_many(self.outcome, counts, self.outcome_coef)
             converged = converged & good
         if self.estimator == "ipw":
             assert pi is not None

@@ -23,7 +23,6 @@ from cfair.nuisance.logistic import (
     solve_information,
     sweep,
 )
-from cfair.nuisance.logistic_many import fit_logistic_many
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
@@ -284,15 +283,18 @@ class BinaryModel:
         table = np.bincount(cells, minlength=2 * folds.n_folds).reshape(-1, 2)
         return bool((table.sum(axis=0) - table > 0).all())
 
-    def fit_many(self, counts: Array, start: Array | None = None) -> tuple[list[Array], Array]:
-        """Fit under many sets of counts.
+    @cached_property
+    def of_all_rows(self) -> Array:
+        """Coefficients of the fit to all rows that are used, NaN for a column that was left out."""
+        return np.asarray(self._logistic(self.train.matrix, self.used, None, None).coef)
+
+    def fit_each(self, counts: Array) -> tuple[list[Array], NDArray[np.bool_]]:
+        """Fit under many sets of counts, one after the other.
 
         Parameters
         ----------
         counts : (B, n) array
             How often each row was drawn in each replicate.
-        start : (p,) array, optional
-            Coefficients of the full sample.
 
         Returns
         -------
@@ -300,28 +302,16 @@ class BinaryModel:
             One for each place where probabilities were wanted.
         converged : (B,) array of bool
         """
-        if not self._together(counts):
-            fits = [self.fit(row) for row in counts]
-            values = [np.stack([f.values[j] for f in fits]) for j in range(len(self.at))]
-            return values, np.array([f.converged for f in fits])
-        values = [np.empty(counts.shape) for _ in self.at]
-        converged = np.ones(len(counts), dtype=bool)
-        for out, kept, coef, good in self._refits(counts, start):
-            converged &= good
-            for value, place in zip(values, self.at, strict=True):
-                value[:, out] = expit(coef @ place.matrix[out][:, kept].T)
-        return values, converged
+        fits = [self.fit(row) for row in counts]
+        values = [np.stack([f.values[j] for f in fits]) for j in range(len(self.at))]
+        return values, np.array([f.converged for f in fits], dtype=bool)
 
-    def fit_many_under_groups(
-        self, counts: Array, start: Array | None = None
-    ) -> tuple[Array, NDArray[np.bool_]]:
-        """Fit under many sets of counts, and predict every row under every group.
+    def fit_each_under_groups(self, counts: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """Fit under many sets of counts one by one, and predict every row under every group.
 
         Parameters
         ----------
         counts : (B, n) array
-        start : (p,) array, optional
-            Coefficients of the full sample.
 
         Returns
         -------
@@ -333,39 +323,12 @@ class BinaryModel:
         B, n = counts.shape
         every = np.full((B, n, self.every.n_groups), np.nan)
         converged = np.ones(B, dtype=bool)
-        if not self._together(counts):
-            for b in range(B):
-                try:
-                    fit = self.fit(counts[b])
-                except DataError:  # a thin draw: the fit to all rows has gone through
-                    converged[b] = False
-                    continue
-                assert fit.every is not None
-                every[b], converged[b] = fit.every, fit.converged
-            return every, converged
-        for out, kept, coef, good in self._refits(counts, start):
-            converged &= good
-            full = np.zeros((B, len(kept)))
-            full[:, kept] = coef
-            every[:, out] = self.every.probabilities(full, out)
+        for b in range(B):
+            try:
+                fit = self.fit(counts[b])
+            except DataError:  # a thin draw: the fit to all rows has gone through
+                converged[b] = False
+                continue
+            assert fit.every is not None
+            every[b], converged[b] = fit.every, fit.converged
         return every, converged
-
-    def _together(self, counts: Array) -> bool:
-        """Whether replicates are fitted all at once."""
-        p = self.train.matrix.shape[1]
-        small = counts.shape[1] * max(p * (p + 1) // 2, len(counts)) <= BUDGET
-        return self.estimator is None and small
-
-    def _refits(
-        self, counts: Array, start: Array | None
-    ) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.bool_], Array, NDArray[np.bool_]]]:
-        """Rows to be predicted by each fit, its columns, (B, q) coefficients, which converged."""
-        n, folds = counts.shape[1], self.folds
-        for k in range(1 if folds is None else folds.n_folds):
-            out = np.ones(n, dtype=bool) if folds is None else folds.codes == k
-            rows = self.used if folds is None else self.used & ~out
-            base = self._logistic(self.train.matrix, rows, None, start)
-            w = counts[:, rows] if self.weights is None else counts[:, rows] * self.weights[rows]
-            X = self.train.matrix[rows][:, base.kept]
-            fits = fit_logistic_many(X, self.target[rows], w, base.coef[base.kept])
-            yield out, base.kept, fits.coef, fits.converged

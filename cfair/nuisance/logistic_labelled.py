@@ -10,7 +10,6 @@ from scipy.sparse import csc_matrix
 from scipy.special import expit
 
 from cfair.nuisance.logistic import DECREMENT, MOVING, STOPPED, clearly_independent
-from cfair.nuisance.logistic_many import solve_many
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.intp]
@@ -259,3 +258,37 @@ def fit_logistic_labelled(
             proper[active[done & ~moving]] = True
             active = active[~done & ~moving]
     return LabelledFits(beta, information, proper)
+
+
+def solve_many(information: Array, right: Array) -> Array:
+    """Solve a stack of small information systems; a direction without information stays at zero.
+
+    Parameters
+    ----------
+    information : (B, p, p) array
+    right : (B, p) array
+
+    Returns
+    -------
+    (B, p) array
+    """
+    diagonal = np.einsum("bpp->bp", information)
+    empty = diagonal <= 1e-12 * np.max(diagonal, axis=1, keepdims=True)
+    scale = np.sqrt(np.where(empty, 1.0, diagonal))
+    scaled = information / (scale[:, :, None] * scale[:, None, :])
+    rows, columns = np.nonzero(empty)
+    scaled[rows, columns, :] = 0.0
+    scaled[rows, :, columns] = 0.0
+    scaled[rows, columns, columns] = 1.0
+    right = np.where(empty, 0.0, right) / scale
+    try:
+        solution = np.linalg.solve(scaled, right[:, :, None])[:, :, 0]
+    except np.linalg.LinAlgError:
+        solution = np.stack(
+            [
+                np.linalg.lstsq(one, vector, rcond=1e-12)[0]
+                for one, vector in zip(scaled, right, strict=True)
+            ]
+        )
+    result: Array = solution / scale
+    return result

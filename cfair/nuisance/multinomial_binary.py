@@ -25,7 +25,7 @@ def fit_binary_many(
     counts : (B, n) array
         How often each row was drawn in each replicate.
     start : (p,) array or None
-        Coefficients of the full sample, NaN for a column that was left out; None for a learner.
+        Coefficients of the full sample, NaN for a column that was left out; fitted if None.
 
     Returns
     -------
@@ -33,9 +33,8 @@ def fit_binary_many(
         One for each place where probabilities were wanted.
     converged : (B,) array of bool
     """
-    if model.estimator is not None or start is None:
-        values, good = model.fit_many(counts, start)
-        return values, good.astype(bool)
+    if model.estimator is not None:
+        return model.fit_each(counts)
     coef, converged = _refits(model, counts, start)
     values = [np.empty(counts.shape) for _ in model.at]
     for fold, rows in enumerate(_held(model)):
@@ -68,11 +67,11 @@ def fit_binary_many_under_groups(
         NaN where a replicate has no model.
     converged : (B,) array of bool
     """
-    if model.estimator is not None or start is None:
-        return model.fit_many_under_groups(counts, start)
+    if model.estimator is not None:
+        return model.fit_each_under_groups(counts)
     every, converged = _under_groups(model, counts, start)
     for b in np.flatnonzero(~converged):
-        found, good = model.fit_many_under_groups(counts[[b]], start)
+        found, good = model.fit_each_under_groups(counts[[b]])
         every[b], converged[b] = found[0], good[0]
     return every, converged
 
@@ -101,7 +100,7 @@ def fit_binary_under_groups(model: BinaryModel, whole: BinaryFit) -> BinaryFit:
 
 
 def _under_groups(
-    model: BinaryModel, counts: Array, start: Array, left: float = LEFT
+    model: BinaryModel, counts: Array, start: Array | None, left: float = LEFT
 ) -> tuple[Array, Bools]:
     """Probabilities (B, n, K) of all rows under every group, and which replicates are settled."""
     assert model.every is not None
@@ -113,9 +112,10 @@ def _under_groups(
 
 
 def _refits(
-    model: BinaryModel, counts: Array, start: Array, left: float = LEFT
+    model: BinaryModel, counts: Array, start: Array | None, left: float = LEFT
 ) -> tuple[Array, Bools]:
     """Coefficients (B, F, p) of the fits, and in which replicates they are all settled."""
+    start = model.of_all_rows if start is None else start
     kept = ~np.isnan(start)
     w = counts if model.weights is None else counts * model.weights
     if not model.used.all():
