@@ -443,3 +443,17 @@ def test_intervals_cover_the_true_summaries(rates):
         tests.append(got.equality_rejected)
     assert np.all(np.mean(hits, axis=0)[:2] > 0.89)
     assert np.mean(tests) < 0.11 if rates == "equal" else np.mean(tests) > 0.9
+
+
+def test_draws_of_a_covariance_that_contradicts_itself_are_those_of_the_nearest():
+    covariance = np.array([[1.0, 0.9, -0.9], [0.9, 1.0, 0.9], [-0.9, 0.9, 1.0]])
+    assert np.linalg.eigvalsh(covariance)[0] < -0.5
+    draws = noise_draws(covariance, 200_000)
+    found = np.cov(draws.T)
+    np.testing.assert_allclose(np.diag(found), 1, atol=0.02)
+    values, vectors = np.linalg.eigh(covariance)
+    nearest = (vectors * np.maximum(values, 0)) @ vectors.T
+    scale = np.sqrt(np.diag(nearest))
+    np.testing.assert_allclose(found, nearest / np.outer(scale, scale), atol=0.02)
+    fine = np.array([[1.0, 0.5], [0.5, 2.0]])
+    np.testing.assert_allclose(np.cov(noise_draws(fine, 200_000).T), fine, atol=0.03)

@@ -128,7 +128,7 @@ def test_what_is_masked_is_said_of_each_result(tmp_path):
     )
     observed, result = audit.observed(), audit.counterfactual(FORMULA)
     assert "(none here)" in observed.disclosure
-    assert "rates with them" in result.disclosure
+    assert "rates that rest on them" in result.disclosure
     page = audit.report(tmp_path / "r.html", result).read_text(encoding="utf-8")
     box = page.partition('id="cohort"')[2].partition("</section>")[0]
     told = [" ".join(re.sub("<[^>]+>", " ", li).split()) for li in re.findall("<li>.*?</li>", box)]

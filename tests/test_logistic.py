@@ -14,13 +14,15 @@ from scipy.stats import chi2 as chi2_law
 import cfair
 from cfair.errors import ModelWarning
 from cfair.nuisance import logistic
+from cfair.nuisance.binary import BinaryModel, DesignRows
 from cfair.nuisance.logistic import (
     fit_logistic,
     independent_columns,
     solve_information,
     sweep,
 )
-from cfair.nuisance.logistic_many import fit_logistic_many, solve_many
+from cfair.nuisance.logistic_labelled import solve_many
+from cfair.nuisance.multinomial_binary import fit_binary_many
 from cfair.nuisance.omitted import score_test
 
 # rows, covariates, seed, strength of the effects
@@ -283,60 +285,64 @@ def test_separation_is_found_from_a_start_on_a_part_of_the_rows(monkeypatch):
 # -- many fits ------------------------------------------------------------------------------------
 
 
+def model_of(X, d, **options):
+    rows = DesignRows(X)
+    return BinaryModel(d.astype(float), rows, (rows,), np.ones(len(d), bool), **options)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_many_fits_equal_one_fit_each(seed):
     X, d, rng = sample(250, 3, seed)
-    start = fit_logistic(X, d).coef
     weights = rng.multinomial(250, np.full(250, 1 / 250), size=30).astype(float)
-    fits = fit_logistic_many(X, d, weights, start)
-    assert fits.converged.all()
+    (fitted,), converged = fit_binary_many(model_of(X, d), weights, fit_logistic(X, d).coef)
+    assert converged.all()
     for b in range(30):
-        one = fit_logistic(X, d, weights=weights[b]).coef
-        np.testing.assert_allclose(fits.coef[b], one, atol=1e-8)
+        one = fit_logistic(X, d, weights=weights[b])
+        np.testing.assert_allclose(fitted[b], one.predict(X), atol=1e-9)
 
 
-def test_many_fits_leave_a_column_without_rows_at_its_start():
+def test_many_fits_without_the_rows_of_a_column_leave_it_out():
     X, d, _ = sample(200, 1, 17)
     X = np.column_stack([X, np.arange(200) < 5])
-    start = fit_logistic(X, d).coef
     weights = np.ones((2, 200))
     weights[1, :5] = 0.0
-    fits = fit_logistic_many(X, d, weights, start)
-    np.testing.assert_allclose(fits.coef[1, :2], fit_logistic(X[5:, :2], d[5:]).coef, atol=1e-8)
-    assert fits.coef[1, 2] == start[2]
+    (fitted,), converged = fit_binary_many(model_of(X, d), weights, None)
+    assert converged.all()
+    without = fit_logistic(X[5:, :2], d[5:])
+    np.testing.assert_allclose(fitted[1], without.predict(X[:, :2]), atol=1e-8)
+    np.testing.assert_allclose(fitted[0], fit_logistic(X, d).fitted, atol=1e-8)
 
 
 def test_many_fits_never_report_a_separated_replicate_as_a_finite_fit():
     X, d, _ = sample(100, 1, 18)
     keep = X[:, 1] > 0
     weights = (np.where(keep, d == 1, d == 0)).astype(float)[None, :]
-    fits = fit_logistic_many(X, d, weights, np.zeros(2))
-    fitted = expit(X @ fits.coef[0])
-    assert not fits.converged[0] or np.all(np.abs(fitted - d)[weights[0] > 0] < 1e-3)
+    (fitted,), converged = fit_binary_many(model_of(X, d), weights, np.zeros(2))
+    assert not converged[0] or np.all(np.abs(fitted[0] - d)[weights[0] > 0] < 1e-3)
 
 
 def test_many_fits_of_small_strong_samples_equal_one_fit_each():
     """300 bootstrap samples of 30 to 120 rows; where the fit converged its probabilities hold."""
-    converged, total = 0, 0
+    held, total = 0, 0
     for seed in range(30):
         rng = np.random.default_rng(100 + seed)
         n = int(rng.integers(30, 121))
         X = np.column_stack([np.ones(n), rng.normal(size=(n, 2)), rng.random(n) < 0.3])
         d = rng.binomial(1, expit(X @ [0.3, 2.5, -2.0, 1.5]))
         weights = rng.multinomial(n, np.full(n, 1 / n), size=10).astype(float)
-        fits = fit_logistic_many(X, d, weights, fit_logistic(X, d).coef)
+        (fitted,), converged = fit_binary_many(model_of(X, d), weights, None)
         for b in range(10):
             total += 1
-            if not fits.converged[b]:
+            if not converged[b]:
                 continue
-            converged += 1
+            held += 1
             one = fit_logistic(X, d, weights=weights[b])
             rows = weights[b] > 0
             np.testing.assert_allclose(
-                expit(X @ fits.coef[b])[rows], one.fitted[rows], atol=1e-6, err_msg=f"{seed}, {b}"
+                fitted[b, rows], one.predict(X)[rows], atol=1e-6, err_msg=f"{seed}, {b}"
             )
     assert total == 300
-    assert converged > 200
+    assert held > 200
 
 
 def test_solvers_solve():

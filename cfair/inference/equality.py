@@ -185,12 +185,25 @@ def noise_draws(covariance: Array, n: int, df: int | None = None) -> Array:
     # Cholesky's root changes smoothly with the covariance; eigenvectors flip their signs.
     spread = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
     correlation = covariance / np.outer(spread, spread)
-    root = spread[:, None] * np.linalg.cholesky(correlation + 1e-9 * np.eye(len(spread)))
+    root = spread[:, None] * _cholesky(correlation)
     z, stretch = _standard_draws(n // 2, len(covariance), df)
     half = z @ root.T
     if stretch is not None:
         half *= stretch
     return np.concatenate([half, -half])
+
+
+def _cholesky(correlation: Array) -> Array:
+    """Root of a correlation matrix, or of the nearest one where rates contradict each other."""
+    little = 1e-9 * np.eye(len(correlation))
+    try:
+        return np.linalg.cholesky(correlation + little)
+    except np.linalg.LinAlgError:
+        # rates that rest on next to nothing have standard errors of their own
+        values, vectors = np.linalg.eigh(correlation)
+        nearest = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        scale = np.sqrt(np.maximum(np.diag(nearest), 1e-300))
+        return np.linalg.cholesky(nearest / np.outer(scale, scale) + little)
 
 
 @lru_cache(maxsize=8)  # one print asks for those of a few numbers of groups, again and again
