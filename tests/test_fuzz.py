@@ -620,7 +620,56 @@ def try_formula(seed):
     return [p for p in [silent("rates", result.rates)] if p]
 
 
-TRIES = {"table": try_table, "formula": try_formula}
+#: Numbers of rows from which large data take ways of their own: here these are taken at once.
+LARGE = {
+    "cfair.inference.label_tables": {"_FROM": 0, "_ROWS_A_GROUP": 0, "_WITHIN": 1, "_LOST": 1},
+    "cfair.inference.null_sums": {"_POOLED_FROM": 0},
+    "cfair.inference.permutation": {"EXACT_BELOW": 0},
+    "cfair.inference.bootstrap": {"EXACT_BELOW": 0},
+    "cfair.formula.design": {"_COMBINED_FROM": 7},
+}
+
+
+@contextmanager
+def as_if_large():
+    with pytest.MonkeyPatch.context() as patch:
+        for module, values in LARGE.items():
+            for name, value in values.items():
+                patch.setattr(f"{module}.{name}", value)
+        yield
+
+
+def try_large(seed):
+    """Replicates as large data have them, of few rows in unequal groups, some without events."""
+    rng = np.random.default_rng([3, seed])
+    n, k = int(rng.integers(12, 400)), int(rng.integers(1, 6))
+    a = rng.choice(k, n, p=rng.dirichlet(np.full(k, pick(rng, [0.3, 3.0]))))
+    x = [rng.normal(size=n), rng.integers(0, 3, n) * 1.0, np.exp(2 * rng.normal(size=n))]
+    x = x[int(rng.integers(3))]
+    y = (rng.random(n) < rng.uniform(0.02, 0.9)).astype(int)
+    d = (rng.random(n) < np.clip(rng.uniform(0.02, 0.9) + 0.1 * x, 0, 1)).astype(int)
+    for column, value in ((d, 1), (y, 0)):
+        if rng.random() < 0.2:
+            column[a == 0] = value
+    data = pd.DataFrame({"y": y, "d": d, "s": np.clip(0.6 * rng.random(n) + 0.3 * y, 0, 1), "x": x})
+    data = data.assign(a=a.astype(str), b=rng.choice(["u", "v"], n, p=[0.9, 0.1]))
+    model = pick(rng, ["d ~ x", "d ~ a + x", "d ~ a*b + x + s", "d ~ a", "d ~ 1", "d ~ b"])
+    options = pick(rng, [
+        {}, {"outcome_model": "y ~ x"}, {"outcome_model": "y ~ a + x + s"},
+        {"outcome_model": "y ~ a*b", "estimator": "plugin"}, {"outcome_model": "y ~ 1"},
+    ])  # fmt: skip
+    audit = cfair.Audit(data, outcome="y", score="s", cutoff=0.5, groups=["a", "b"], treatment="d")
+    with as_if_large():
+        result = audit.counterfactual(model, n_perm=30, n_boot=5, seed=seed, **options)
+    str(result)
+    if not options:  # means of 0 and 1 with positive weights
+        for rates in result.null.rates.values():
+            assert np.nanmin(rates, initial=0) >= 0
+            assert np.nanmax(rates, initial=1) <= 1
+    return [p for p in [silent("rates", result.rates), silent("gaps", result.gaps())] if p]
+
+
+TRIES = {"table": try_table, "formula": try_formula, "large": try_large}
 
 
 def outcome_of(kind, seed):
@@ -653,7 +702,7 @@ def test_inputs_that_once_ended_wrongly(seed):
 @pytest.mark.parametrize("part", range(8))
 @pytest.mark.parametrize("kind", TRIES)
 def test_every_input_ends_in_a_result_or_an_error_of_cfairs_own(kind, part):
-    count = {"table": 20, "formula": 25}[kind]
+    count = {"table": 20, "formula": 25, "large": 10}[kind]
     seeds = range(part * count, (part + 1) * count)
     ended = {seed: outcome_of(kind, seed) for seed in seeds}
     wrong = {seed: how for seed, how in ended.items() if how[0] not in ("result", "refused")}
