@@ -16,7 +16,7 @@ import cfair
 from cfair.inference import label_tables, null_sums, one_pass, permutation, resampling
 from cfair.inference.label_tables import Along, LabelTables, alike, like_rows
 from cfair.inference.null_design import group_step
-from cfair.inference.permutation import BY_TABLES, FIXED, GROUP_SUMS
+from cfair.inference.permutation import BY_TABLES, FIXED, GROUP_SUMS, REFIT_MODELS
 from cfair.inference.resampling import shuffled_labels
 
 pytestmark = pytest.mark.filterwarnings("ignore::cfair.errors.CfairWarning")
@@ -507,7 +507,8 @@ def test_rows_that_differ_in_more_are_added_up_one_by_one(tables):
 
 @pytest.mark.parametrize("wanted", [False, True])
 @pytest.mark.parametrize("size", [1, 3])
-def test_labels_may_leave_a_tiny_group_without_untreated_rows(tables, wanted, size):
+def test_labels_may_leave_a_tiny_group_without_untreated_rows(tables, monkeypatch, wanted, size):
+    monkeypatch.setattr(permutation, "ENOUGH_INFORMATION", 0)
     t = table(6000)
     t["race"] = t["race"].astype(str)
     t.loc[t.index[:size], ["race", "d", "y"]] = ["Few", 0, 0]
@@ -520,6 +521,80 @@ def test_labels_may_leave_a_tiny_group_without_untreated_rows(tables, wanted, si
     for metric in ("cfpr", "cfnr"):
         rates = r.null.rates[metric][:, large]
         assert ((rates > 0) & (rates < 1)).all()
+
+
+def few_events(n=6000, few=60):
+    """A group with hardly any untreated events."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=n)
+    d = (rng.random(n) < 1 / (1 + np.exp(0.3 - 0.5 * x))).astype(int)
+    y = (rng.random(n) < 1 / (1 + np.exp(3.5 - x + 0.5 * d))).astype(int)
+    group = np.where(np.arange(n) < few, "few", rng.choice(["a", "b"], n))
+    t = pd.DataFrame({"y": y, "d": d, "x": x, "group": group, "s": 1 / (1 + np.exp(0.5 - x))})
+    t["h"], t["w"] = rng.choice(["p", "q"], n, p=[0.2, 0.8]), rng.exponential(size=n) * 3 + 0.1
+    return t
+
+
+def audit_of(t, groups="group", **options):
+    return cfair.Audit(
+        t, outcome="y", score="s", cutoff=0.5, groups=groups, treatment="d", **options
+    )
+
+
+@pytest.mark.parametrize("estimator", ["aipw", "plugin"])
+def test_models_are_refitted_where_a_group_has_little_information(tables, estimator):
+    t, found = few_events(), tables(True)
+    models = {"outcome_model": "y ~ group + x", "estimator": estimator}
+    a = audit_of(t)
+    r = a.counterfactual("d ~ group + x", n_perm=40, n_boot=10, seed=1, **models)
+    assert r.null.method == REFIT_MODELS
+    assert "refitted" in r.boot.method
+    assert found == []
+    exact = a.counterfactual("d ~ group + x", n_perm=40, n_boot=10, seed=1, exact=True, **models)
+    for metric in ("cfpr", "cfnr"):
+        np.testing.assert_array_equal(r.null.rates[metric], exact.null.rates[metric])
+        np.testing.assert_array_equal(r.boot.rates[metric], exact.boot.rates[metric])
+    # enough events, or no coefficient of a group: one step does
+    enough = audit_of(t.assign(group=np.where(t["group"] == "few", "a", t["group"])))
+    free = {"outcome_model": "y ~ x", "estimator": estimator}
+    for b, chosen in ((enough, models), (a, free)):
+        r = b.counterfactual("d ~ x", n_perm=5, n_boot=5, seed=1, **chosen)
+        assert r.null.method != REFIT_MODELS
+        assert "one Newton step" in r.boot.method
+
+
+@pytest.mark.parametrize("limit", [0, 10**9])
+def test_weighted_rates_of_small_groups_stay_rates_in_every_replicate(monkeypatch, limit):
+    monkeypatch.setattr(one_pass, "_ONE_SLOPE_FROM", limit)
+    a = audit_of(few_events(few=20), ["group", "h"], weights="w")
+    r = a.counterfactual("d ~ group * h + x + s", n_boot=400, seed=1)
+    assert "one Newton step" in r.boot.method
+    exact = a.counterfactual("d ~ group * h + x + s", n_boot=100, seed=1, exact=True)
+    for metric in ("cfpr", "cfnr"):
+        fast, slow = r.boot.rates[metric][:, :6], exact.boot.rates[metric][:, :6]
+        assert not ((fast < 0) | (fast > 1)).any()
+        fast, slow = (v[:, ~np.isnan(slow).all(axis=0)] for v in (fast, slow))
+        spread = np.nanstd(slow, axis=0) > 0.01
+        ratio = np.nanstd(fast, axis=0)[spread] / np.nanstd(slow, axis=0)[spread]
+        assert ((ratio > 0.7) & (ratio < 1.45)).all()
+
+
+def test_a_long_step_keeps_a_share_between_0_and_1():
+    base = np.array([10.0, 10.0, 10.0, 10.0, 10.0, 0.0])
+    mass, relative = np.array([1.0, 9.0, 1.0, -0.5, 4.0, 0.0]), np.array([-3, 3, 3, 2, 1e-6, 0.0])
+    moved = one_pass._moved(mass, base, relative, split=True)
+    assert ((moved[:3] > 0) & (moved[:3] <= 10)).all()
+    assert moved[3] == pytest.approx(19.5)  # no share: left to its first order
+    assert moved[4] == pytest.approx(4 + 1e-5, abs=1e-10)
+    assert moved[5] == 0
+    small = np.full(4, 1e-5)
+    np.testing.assert_allclose(
+        one_pass._moved(mass[:4], base[:4], small, split=True), mass[:4] + 1e-4, rtol=1e-6
+    )
+    weights = one_pass._moved(
+        np.array([2.0, 2.0]), np.ones(2), np.array([-50.0, 1e-6]), split=False
+    )
+    np.testing.assert_allclose(weights, [0, 2 + 2e-6], atol=1e-10)
 
 
 def test_a_step_that_nothing_asks_of_an_empty_group_is_the_least():

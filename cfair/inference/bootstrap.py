@@ -18,7 +18,12 @@ from numpy.typing import NDArray
 from cfair.inference.contributions import Contributions
 from cfair.inference.drawing import SCHEMES, count_blocks, given_counts
 from cfair.inference.one_pass import one_pass, one_pass_plan
-from cfair.inference.refit import CounterfactualModels, Part
+from cfair.inference.refit import (
+    ENOUGH_INFORMATION,
+    CounterfactualModels,
+    Part,
+    least_information,
+)
 from cfair.inference.resampling import StreamGroup, run_streams, stream_groups, streams
 from cfair.nuisance.binary import BUDGET
 from cfair.options import check_option
@@ -98,7 +103,7 @@ def bootstrap_draws(
     if resamples is not None:
         n_boot, method = len(resamples), f"rows as given, {what} refitted"
         counts = given_counts(resamples, rows.n)
-    elif kind in ("group", "rows") and not exact and rows.n >= EXACT_BELOW and added is not None:
+    elif added is not None and kind in ("group", "rows") and not exact and _one_step(models, added):
         method = f"rows weighted at random, {what} by one Newton step"
         plan = one_pass_plan(models, added)
         counts, together = None, plan.together
@@ -132,6 +137,20 @@ def bootstrap_draws(
         sum(p.not_converged for p in parts),
         np.concatenate([p.size for p in parts]),
     )
+
+
+def _one_step(models: CounterfactualModels, added: Contributions) -> bool:
+    """Whether replicates come near enough by one Newton step.
+
+    Weights of the untreated are moved by factors, which are right also where the step is long.
+    Expected outcomes of a group with little information are not.
+    """
+    if models.rows.n < EXACT_BELOW:
+        return False
+    if models.estimator == "ipw" or not models.uses_groups:
+        return True
+    least = (least_information(model.variance, models.rows) for model in added.models)
+    return all(information >= ENOUGH_INFORMATION for information in least)
 
 
 def _refit(models: CounterfactualModels, counts: Array) -> Part:

@@ -197,13 +197,13 @@ def _cholesky(correlation: Array) -> Array:
     """Root of a correlation matrix, or of the nearest one where rates contradict each other."""
     little = 1e-9 * np.eye(len(correlation))
     try:
-        return np.linalg.cholesky(correlation + little)
+        return np.asarray(np.linalg.cholesky(correlation + little))
     except np.linalg.LinAlgError:
         # rates that rest on next to nothing have standard errors of their own
         values, vectors = np.linalg.eigh(correlation)
         nearest = (vectors * np.maximum(values, 0.0)) @ vectors.T
         scale = np.sqrt(np.maximum(np.diag(nearest), 1e-300))
-        return np.linalg.cholesky(nearest / np.outer(scale, scale) + little)
+        return np.asarray(np.linalg.cholesky(nearest / np.outer(scale, scale) + little))
 
 
 @lru_cache(maxsize=8)  # one print asks for those of a few numbers of groups, again and again

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from cfair.estimators.confusion import cell_codes
+from cfair.estimators.confusion import cell_codes, ratio
 from cfair.inference.contributions import Contributions, without_rounding
 from cfair.inference.moments import block_information, sums_by_cell
 from cfair.inference.refit import CounterfactualModels, Part
@@ -250,13 +250,17 @@ def one_pass(plan: OnePassPlan, *blocks: Stream) -> Part:
     if plan.scores:
         score = np.hstack([model.totals(sums) for model in plan.scores])
         delta = solve_information(plan.information, score.T).T
+        base = observed if plan.split else mass
         if plan.slope is None:
             ends = np.cumsum([len(m.others) + len(m.of_group) for m in plan.slopes])
-            for model, step in zip(plan.slopes, np.split(delta, ends[:-1], axis=1), strict=True):
-                mass = mass + model.along(sums, step)
-        else:
-            # in a replicate without rows of a cell, there are no derivatives either
-            mass = mass + (observed if plan.split else mass) * (delta @ plan.slope.T)
+            steps = np.split(delta, ends[:-1], axis=1)
+            added = np.zeros_like(mass)
+            for model, step in zip(plan.slopes, steps, strict=True):
+                added += model.along(sums, step)
+            relative = ratio(added, base)
+        else:  # in a replicate without rows of a cell, there are no derivatives either
+            relative = np.where(base > 0, delta @ plan.slope.T, np.nan)
+        mass = _moved(mass, base, np.nan_to_num(relative), split=plan.split)
     cells, observed = (values.reshape(B, K, 2, 2) for values in (mass, observed))
     if plan.split:  # rows with one prediction share the cells of both outcomes
         events, everyone = cells.sum(axis=2), observed.sum(axis=2)
@@ -264,6 +268,22 @@ def one_pass(plan: OnePassPlan, *blocks: Stream) -> Part:
         cells = without_rounding(np.stack([everyone - events, events], axis=2), 1e-6)
     rank = plan.at.rank
     return Part(cells[:, rank], observed[:, rank], 0, size)
+
+
+def _moved(mass: Array, base: Array, relative: Array, *, split: bool) -> Array:
+    """Sums of cells after a step, of which the first order is ``mass + base * relative``.
+
+    In small groups the step is so long that the first order leaves what is possible: sums of
+    weights stay positive, and a share of the events of a cell, if it is one, between 0 and 1.
+    """
+    if not split:
+        return np.asarray(mass * np.exp(np.clip(relative, -30, 30)))
+    share = np.nan_to_num(ratio(mass, base))
+    inside = (share > 0) & (share < 1)
+    room = np.where(inside, np.where(relative < 0, share, 1 - share), 1.0)
+    toward = room * -np.expm1(-np.abs(relative) / room)
+    moved = share + np.where(inside, np.sign(relative) * toward, relative)
+    return np.asarray(base * moved)
 
 
 def exchangeable_weights(

@@ -9,7 +9,7 @@ factor. Everything else, small data, and ``exact=True`` refit the models in ever
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,12 @@ from cfair.inference.null_design import NullDesign, NullFit, fit_without_labels,
 from cfair.inference.null_outcome import can_shift, outcome_sums, outcome_tables
 from cfair.inference.null_refits import refits_together
 from cfair.inference.null_sums import SumsEngine, sums_engine, tables_engine
-from cfair.inference.refit import CounterfactualModels, Part
+from cfair.inference.refit import (
+    ENOUGH_INFORMATION,
+    CounterfactualModels,
+    Part,
+    least_information,
+)
 from cfair.inference.replicates import label_blocks, own_labels
 from cfair.inference.resampling import (
     STREAM,
@@ -241,9 +246,27 @@ def _method_for_models(models: CounterfactualModels, exact: bool) -> str:
         return FIXED_MODELS
     if not models.in_sample or exact or models.rows.n < EXACT_BELOW:
         return REFIT_MODELS
+    if models.estimator != "ipw" and not _informed(models):
+        return REFIT_MODELS
     if models.estimator == "ipw" or not can_shift(models):
         return ONE_STEP_MODELS
     return ONE_STEP_MODELS if _truncates(models) else GROUP_SUMS_MODELS
+
+
+def _informed(models: CounterfactualModels) -> bool:
+    """Whether every group is likely to have enough to tell its coefficients from, whatever labels.
+
+    Expected outcomes move by the exponential of a coefficient, in which one step from 0 goes astray
+    where the group has few events.
+    """
+    rows = models.rows
+    share = float(rows.sizes[rows.sizes > 0].min()) / rows.n
+    everyone = replace(rows, group=np.zeros(rows.n, dtype=np.intp), n_groups=1)
+    return all(
+        share * least_information(model.variance_without_labels, everyone) >= ENOUGH_INFORMATION
+        for model in models.refitted.values()
+        if model.uses_groups
+    )
 
 
 def _truncates(models: CounterfactualModels) -> bool:

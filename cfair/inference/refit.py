@@ -317,3 +317,30 @@ def _cells_and_walds(
         for at in parts
     ]
     return moments.by_group(moments.mass), np.array(walds)
+
+
+#: Information on the coefficient of a group from which one Newton step is near enough: its standard
+#: error is then 0.22.
+ENOUGH_INFORMATION = 20.0
+
+
+def least_information(variance: Array, rows: Rows) -> float:
+    """Least information on the coefficient of a group, over groups with rows.
+
+    Parameters
+    ----------
+    variance : (n,) array
+        Of the fitted outcome in each row, 0 for a row that the fit does not use.
+    rows : Rows
+
+    Returns
+    -------
+    float
+        Sums of the variances, of as many rows as the sampling weights are worth.
+    """
+    a = np.ones(rows.n) if rows.weights is None else rows.weights
+    total, squares = (
+        np.bincount(rows.group, weights=w * variance, minlength=rows.n_groups) for w in (a, a**2)
+    )
+    information = total**2 / np.where(squares > 0, squares, 1.0)
+    return float(np.min(information[rows.sizes > 0], initial=np.inf))

@@ -130,6 +130,12 @@ class BinaryModel:
             start[split.by_group_columns] = coef[-1] * constant
         return start
 
+    @property
+    def variance_without_labels(self) -> Array:
+        """Variance of the event in each row by the fit without labels; 0 for a row not used."""
+        p = expit(self.train.matrix @ self.without_labels)
+        return np.where(self.used, p * (1 - p), 0.0)
+
     def fit(
         self,
         counts: Array | None = None,
