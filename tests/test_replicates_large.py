@@ -13,7 +13,15 @@ import pytest
 from scipy import stats
 
 import cfair
-from cfair.inference import label_tables, null_sums, one_pass, permutation, resampling
+from cfair.inference import (
+    label_tables,
+    null_outcome,
+    null_sums,
+    one_pass,
+    permutation,
+    resampling,
+)
+from cfair.inference.label_sums import label_sums
 from cfair.inference.label_tables import Along, LabelTables, alike, like_rows
 from cfair.inference.null_design import group_step
 from cfair.inference.permutation import BY_TABLES, FIXED, GROUP_SUMS, REFIT_MODELS
@@ -486,7 +494,66 @@ def test_tables_depend_on_no_order_of_rows_and_no_number_of_workers(tables, form
     np.testing.assert_allclose(draws[0], draws[2], atol=1e-10)
 
 
-def test_rows_that_differ_in_more_are_added_up_one_by_one(tables):
+def test_tables_are_read_as_the_labels_of_all_rows_are(monkeypatch):
+    given = {}
+    for name in ("tables_engine", "outcome_tables"):
+        make = getattr(permutation, name)
+        monkeypatch.setattr(
+            permutation,
+            name,
+            lambda *a, name=name, make=make: given.update({name: a}) or make(*a),
+        )
+    monkeypatch.setattr(null_sums, "_POOLED_FROM", 0)
+    monkeypatch.setattr(label_tables, "_FROM", 0)
+    monkeypatch.setattr(label_tables, "_ROWS_A_GROUP", 0)
+    a, rng = audit(table(6000)), np.random.default_rng(1)
+    a.counterfactual("d ~ sex * race + age + s", n_perm=1)
+    rows, rank, design, fit = given["tables_engine"]
+    assert not np.array_equal(rank, np.arange(6))
+    at = rows.canonical(fit.fitted)
+    fast = null_sums.tables_engine(rows, rank, design, fit)
+    slow = null_sums.sums_engine(rows, at, design, fit)
+    labels = rng.permuted(np.tile(at.rows.group, (5, 1)), axis=1).astype(np.uint8)
+    n0 = len(slow.untreated)
+    sums = label_sums(labels[:, :n0], slow.untreated, slow.bounds[:5], 6)
+    rest = label_sums(labels[:, n0:], slow.everyone[n0:], slow.bounds[4:] - n0, 6)
+    one, other = fast.null.replicates(sums, rest), slow.replicates(labels)
+    np.testing.assert_allclose(one.cells, other.cells, rtol=1e-12)
+    np.testing.assert_allclose(one.wald, other.wald, rtol=1e-9)
+    # the cells add up to the sums over all rows
+    totals = sum(c.lengths @ c.means[:, :4] for c in fast.tables.cells)
+    np.testing.assert_allclose(totals, slow.everyone.sum(axis=0), rtol=1e-10, atol=1e-8)
+    a.counterfactual("d ~ sex * race + age + s", outcome_model="y ~ sex * race + age", n_perm=1)
+    models, rank = given["outcome_tables"]
+    fast = null_outcome.outcome_tables(models, rank)
+    slow = null_outcome.outcome_sums(models, models.rows.canonical(*models.keys))
+    for shift, wanted in ((fast.treatment, slow.treatment), (fast.outcome, slow.outcome)):
+        np.testing.assert_array_equal(shift.basis, wanted.basis)
+    for part, wanted in ((slice(0, 7), slow.everyone), (slice(7, 12), slow.untreated)):
+        totals = sum(c.lengths @ c.means[:, part] for c in fast.tables.cells)
+        np.testing.assert_allclose(totals, wanted.sum(axis=0), rtol=1e-10, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("formula", "options", "of_rate", "of_wald"),
+    [
+        ("d ~ sex * race + age + s", {}, 0.01, 0.01),
+        ("d ~ sex * race + age", {"outcome_model": "y ~ sex * race + age"}, 0.02, 0.15),
+    ],
+)
+def test_group_sums_come_near_full_refits(formula, options, of_rate, of_wald):
+    a = audit(table(6000))
+    fast = a.counterfactual(formula, n_perm=100, seed=3, **options).null
+    slow = a.counterfactual(formula, n_perm=100, seed=3, exact=True, **options).null
+    assert "group sums" in fast.method
+    assert "group sums" not in slow.method
+    for metric in ("cfpr", "cfnr"):
+        x, y = (null.rates[metric][:, :6] for null in (fast, slow))
+        assert (np.abs(x - y) / y.std(axis=0)).mean() < of_rate
+    assert np.abs(fast.wald - slow.wald).mean() < of_wald
+
+
+def test_rows_that_differ_in_more_are_added_up_one_by_one(tables, monkeypatch):
     found = tables(True)
     t = table(6000)
     t["w"] = np.random.default_rng(1).uniform(1, 3, 6000)
@@ -500,7 +567,7 @@ def test_rows_that_differ_in_more_are_added_up_one_by_one(tables):
         audit(t).counterfactual("d ~ age + s", n_perm=1, seed=1, exact=True, **model)
     assert len(found) == 2
     # few rows a group: the labels of all rows take less time
-    label_tables._ROWS_A_GROUP = 2000
+    monkeypatch.setattr(label_tables, "_ROWS_A_GROUP", 2000)
     audit(t).counterfactual("d ~ age + s", n_perm=1, seed=1)
     assert found[2:] == [None]
 

@@ -233,7 +233,7 @@ def _null_sums(
     n_columns: int,
 ) -> NullSums:
     """All but the sums; `n_columns` of the untreated without those that a shift needs."""
-    X, a = design.columns, np.ones(rows.n) if rows.weights is None else rows.weights
+    X, a = design.columns, _sampling_weights(rows)
     _, variance, residual2 = _scores(rows.d - fit.fitted, fit.fitted, a)
     shift = None
     if not design.free_of_attributes:
@@ -250,9 +250,9 @@ def _null_sums(
 def _pooled(design: NullDesign, rows: Rows, fit: NullFit) -> tuple[ScaledSums, ScaledSums]:
     """Slope and cross from the means of the covariates, to be multiplied with two more columns."""
     cell = rows.cell[:, None]
-    w = _Weights.of(design, fit.fitted, fit.pi, _of(rows))
+    w = _Weights.of(design, fit.fitted, fit.pi, _sampling_weights(rows))
     means = []
-    for weight in (w.odds, w.pi_w * _of(rows)):
+    for weight in (w.odds, w.pi_w * _sampling_weights(rows)):
         own = np.where(rows.d == 0, weight, 0.0)
         sums = sums_by_cell(cell, own[:, None], design.columns, 8)[:4]
         total = np.bincount(cell[:, 0], weights=own, minlength=8)[:4]
@@ -260,7 +260,7 @@ def _pooled(design: NullDesign, rows: Rows, fit: NullFit) -> tuple[ScaledSums, S
     return ScaledSums(slice(2, 3), means[0]), ScaledSums(slice(3, 4), -means[1])
 
 
-def _of(rows: Rows) -> Array:
+def _sampling_weights(rows: Rows) -> Array:
     """Sampling weights, or 1."""
     return np.ones(rows.n) if rows.weights is None else rows.weights
 
@@ -322,7 +322,7 @@ def sums_engine(rows: Rows, at: Arrangement, design: NullDesign, fit: NullFit) -
     -------
     SumsEngine
     """
-    here, a = fit.arranged(at), _of(at.rows)
+    here, a = fit.arranged(at), _sampling_weights(at.rows)
     bounds = np.searchsorted(at.rows.cell, np.arange(9))
     n0 = int(bounds[4])
     w = _Weights.of(design, here.fitted[:n0], here.pi[:n0], a[:n0])
@@ -425,11 +425,8 @@ def tables_engine(
     cells = tuple(_cells_in_runs(rows, design, fit, shifted=shifted, pooled=pooled))
     if not alike(cells):
         return None
-    slope, cross = (
-        _pooled(design, rows, fit)
-        if pooled
-        else _derivatives(np.zeros((0, 0)), np.zeros(0), None)[1:]
-    )
+    nothing = ScaledSums(slice(2, 2), np.ones(1))
+    slope, cross = _pooled(design, rows, fit) if pooled else (nothing, nothing)
     groups = np.argsort(rank)
     return TablesEngine(
         _null_sums(rows, design, fit, groups, slope, cross, 4 if pooled else 2),

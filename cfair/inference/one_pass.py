@@ -192,7 +192,7 @@ def _score_columns(X: Array, rows: Rows, at: Arrangement, first: int) -> _ScoreC
 
 
 def _full_slopes(added: Contributions, rows: Rows, at: Arrangement, *, split: bool) -> Array:
-    """Derivatives of the logarithms of the cell sums, with groups by their new numbers."""
+    """Derivatives of the cell sums by unit of the column that they multiply, groups renumbered."""
     C = 4 * rows.n_groups
     own = cell_codes(rows.y, rows.s, at.rank[rows.group])[:, None]
     a = np.ones(rows.n) if rows.weights is None else rows.weights
