@@ -1,7 +1,7 @@
-"""A quick version of `coverage.py`: 60 data sets per design, bounds from binomial error.
+"""A quick version of `coverage.py`, and the null of large data against that of permuted rows.
 
-It finds a broken interval or test, not a slightly short one; the table in ``coverage.md`` is the
-study.
+60 data sets per design, with bounds from binomial error: it finds a broken interval or test, not a
+slightly short one; the table in ``coverage.md`` is the study.
 """
 
 from __future__ import annotations

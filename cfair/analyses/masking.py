@@ -1,4 +1,4 @@
-"""Disclosure control of results that say who was treated: masked rates become undefined."""
+"""Disclosure control of counterfactual results: masked rates become undefined."""
 
 from __future__ import annotations
 

@@ -411,6 +411,7 @@ def _no_codes(values: Any) -> Any:
 # --------------------------------------------------------------------------- building the matrix
 
 _COMBINED_FROM = 10_000  # rows, from which terms of categories are built once for each combination
+_BLOCK = 10_000  # rows that stay in cache
 _KEEP_ALL = patsy.NAAction(on_NA="raise", NA_types=[])
 
 
@@ -496,8 +497,8 @@ def _of_terms(
         built = _by_patsy(formula, part, wanted, n_rows if rows is None else len(few[columns[0]]))
         for term, own in part.term_slices.items():
             place = info.term_slices[term]
-            for start in range(0, n_rows, _COMBINED_FROM):  # all at once would leave the cache
-                some = slice(start, start + _COMBINED_FROM)
+            for start in range(0, n_rows, _BLOCK):
+                some = slice(start, start + _BLOCK)
                 matrix[some, place] = built[some if rows is None else rows[some], own]
     return matrix
 

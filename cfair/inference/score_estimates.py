@@ -20,10 +20,6 @@ from cfair.options import check_option
 
 Array = NDArray[np.float64]
 
-#: What a metric can be: in [0, 1] (intervals on the logit scale), positive (on the log scale), any
-#: number.
-SCALES: tuple[str, ...] = ("unit", "positive", "real")
-
 
 @dataclass(frozen=True, eq=False)
 class ScoreEstimates(RateEstimates):

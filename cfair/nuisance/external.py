@@ -94,7 +94,7 @@ def external_probabilities(
         raw = _checked(request, cohort)
         found = External(raw, raw, "probabilities as given", None, None, (), request.scale, 0)
     else:
-        found = _fitted(request, cohort, declared, present)
+        found = _fitted(request, cohort, declared)
     p = cut(found.raw.T, present, truncation, renormalise).T
     beyond = (found.raw < truncation[0]) | (found.raw > truncation[1])
     return replace(found, p=p, n_truncated=int(beyond[:, present].any(axis=1).sum()))
@@ -130,9 +130,7 @@ def _checked(request: ExternalRequest, cohort: Cohort) -> Array:
     return p
 
 
-def _fitted(
-    request: ExternalRequest, cohort: Cohort, declared: Declared, present: NDArray[np.bool_]
-) -> External:
+def _fitted(request: ExternalRequest, cohort: Cohort, declared: Declared) -> External:
     formula, data = request.formula, request.data
     assert formula is not None
     assert data is not None
