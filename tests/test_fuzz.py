@@ -691,7 +691,8 @@ def outcome_of(kind, seed):
 
 
 #: Tables that once ended in another exception, or in a warning of numpy's.
-ONCE_WRONG = [20261320, 20261322, 20261388, 20261414, 40000081, 40000159, 700598, 700685]
+ONCE_WRONG = [20261320, 20261322, 20261388, 20261414, 40000081, 40000159, 700598, 700685,
+              9016]  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", ONCE_WRONG)

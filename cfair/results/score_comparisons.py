@@ -276,6 +276,8 @@ def _score_gap(e: ScoreEstimates, block: Block, measure: Measure) -> dict[str, A
     notes = [left_out]
     if isinstance(e, BinnedError):
         notes.append("no interval or test: it depends on the sizes of the groups")
+    elif np.isnan(part.equality.p_value):
+        notes.append(part.equality.note or "too few rows for a test")
     return {
         **row,
         "group": block.names[pair[0]],
