@@ -640,7 +640,8 @@ class Audit:
         bootstrap : {"auto", "group", "rows", "cluster", "faircfint"} or None, default "auto"
             Rows with replacement within group, rows with replacement whatever their group, clusters
             with replacement, or the scheme of the R package for comparison. By default clusters if
-            there are any, else rows within group.
+            there are any, else rows within group. From 5,000 rows the first two alike give rows
+            random weights of mean and variance 1, unless `exact`.
         resamples : sequence of arrays of int, optional
             Row numbers of each bootstrap replicate, instead of drawing.
         n_perm : int, optional
@@ -660,7 +661,7 @@ class Audit:
             Workers for the replicates, as in joblib.
         exact : bool, default False
             Refit all models to convergence in every replicate, also where a shortcut is exact to a
-            fraction of a standard deviation.
+            fraction of a standard deviation, and add up rows instead of drawing tables of them.
         progress : bool, default False
             Show a bar when the replicates take longer than a second.
 
@@ -674,6 +675,11 @@ class Audit:
             If data or formula cannot be used; before any long work.
         ValueError
             For an option that is not allowed.
+
+        Warns
+        -----
+        CfairWarning
+            If replicates of a learner may take more than a minute: how long, before they are begun.
 
         References
         ----------
@@ -991,7 +997,10 @@ class Audit:
         aggregate_interval : {"tie-aware", "projection"}, default "tie-aware"
             Interval of average and maximum difference.
         truncation : (float, float) or None, default (0.005, 0.995)
-            Limits to which all probabilities are cut: propensities, outcomes and membership.
+            Limits to which all probabilities are cut: propensities, outcomes and membership. The
+            lower limit of membership is at most a quarter of the group's (weighted) share of the
+            rows, in replicates too: below 0.005 for groups of less than 2%, which the notes name.
+            With ``renormalise=False`` it is that of all groups, as in the R package.
         n_boot : int, default 200
             Bootstrap replicates, with everything fitted anew in the same folds. The estimator has
             no influence function: all standard errors, intervals and tests come from these, and

@@ -136,6 +136,8 @@ class Cohort:
         What was left out.
     rule : str
         How S came about, such as 'risk >= 0.5'.
+    outcome_others, treatment_others : tuple of str
+        The values that are 0, each with its rows, where they are several: 'no: 6,957'.
     notes : tuple of str
         What a reader of the result should know.
     weights : (n,) float array or None
@@ -174,6 +176,8 @@ class Cohort:
     outcome_event: Any = 1
     treatment_name: str | None = None
     treatment_event: Any = None
+    outcome_others: tuple[str, ...] = ()
+    treatment_others: tuple[str, ...] = ()
     score_name: str | None = None
     prediction_name: str | None = None
     cluster_name: str | None = None
@@ -516,7 +520,8 @@ def _also_missing(declared: Declared, by_column: dict[str, int]) -> str:
     if not isinstance(source, pd.DataFrame) or declared.repeats is not None:
         return ""
     counts = zip(declared.table.names, source.isna().sum().to_numpy(), strict=True)
-    more = [f"{str(name)!r} ({n} rows)" for name, n in counts if n and str(name) not in by_column]
+    known = {*by_column, *(name for _, name in declared.role_names)}
+    more = [f"{str(name)!r} ({n} rows)" for name, n in counts if n and str(name) not in known]
     if not more:
         return ""
     return (
@@ -625,6 +630,8 @@ def _assemble(
         outcome_event=outcome.event,
         treatment_name=None if treatment is None else treatment.name,
         treatment_event=None if treatment is None else treatment.event,
+        outcome_others=_others(declared, outcome, keep),
+        treatment_others=_others(declared, treatment, keep),
         score_name=None if score is None else score.name,
         prediction_name=None if declared.prediction is None else declared.prediction.name,
         cluster_name=None if cluster is None else cluster.name,
@@ -692,9 +699,31 @@ def _without_missing(values: Any) -> Any:
     return values.to_numpy(dtype={"b": bool, "i": np.int64, "u": np.int64, "f": np.float64}[kind])
 
 
+def _others(declared: Declared, column: Binary | None, keep: NDArray[np.bool_]) -> tuple[str, ...]:
+    """The values that are 0 with their rows, where they are several; masks say no numbers."""
+    if column is None or column.which is None:
+        return ()
+    roles = declared.roles
+    counts = [declared.count(keep & (column.which == k)) for k in range(len(column.others))]
+    told = roles.suppress_below is roles.round_counts_to is None
+    some = [(v, n) for v, n in zip(column.others, counts, strict=True) if n]
+    if len(some) < 2:
+        return ()
+    return tuple(f"{v}: {n:,}" if told else str(v) for v, n in some)
+
+
 def _notes(declared: Declared, rows: _Rows) -> tuple[str, ...]:
     binaries = [declared.outcome, declared.treatment]
     notes = [part.note for part in binaries if part is not None and part.note is not None]
+    for part, role, zero in zip(
+        binaries, ("outcome", "treatment"), ("no event", "untreated"), strict=True
+    ):
+        others = _others(declared, part, rows.keep)
+        if part is not None and others:
+            notes.append(
+                f"{role} {part.name} has more than two values: {show_some(list(others))} count as "
+                f"{zero}. Set values that are not known to missing"
+            )
     notes += declared.alike_labels(rows.keep)
     for a in declared.attributes:
         if a.missing_level is not None:

@@ -16,19 +16,27 @@ from numpy.typing import NDArray
 from cfair.errors import DataError
 from cfair.frame import show_some
 from cfair.groups import Factor, categorical_of_codes, factor, shown_levels
+from cfair.options import is_number
 
 _MAX_MEASURED_LEVELS = 50  # more distinct fractions than this are a measurement, not a category
+_FEW_WITHOUT_NUMBER = 0.1  # a larger share of values that are no numbers is no slip of the pen
 _MAX_NUMBERS_AS_TEXT = 20  # more levels than this, most of them numbers, are no categories
 
 
 @dataclass(frozen=True, eq=False)
 class Binary:
-    """A 0/1 column: values (-1 where missing), the value that was coded as 1, and a note."""
+    """A 0/1 column: values (-1 where missing), the value that was coded as 1, and a note.
+
+    Where several values are 0, ``others`` has them, and ``which`` the place there of each row, -1
+    in all other rows.
+    """
 
     name: str
     values: NDArray[np.int8]
     event: Any
     note: str | None = None
+    others: tuple[Any, ...] = ()
+    which: NDArray[np.intp] | None = None
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -113,12 +121,18 @@ def read_binary(
             )
     is_event = [any(_same_value(level, value) for value in events) for level in found.levels]
     _refuse_other_spellings(found, is_event, option or "event")
-    others = [repr(v) for v, hit in zip(found.levels, is_event, strict=True) if not hit]
+    zeros = tuple(v for v, hit in zip(found.levels, is_event, strict=True) if not hit)
+    others = [repr(v) for v in zeros]
     one = events[0] if len(events) == 1 else " or ".join(shown_levels(events))
     ones = f"{events[0]!r} is" if len(events) == 1 else f"{', '.join(map(repr, events))} are"
     plain = len(events) == 1 and one == 1 and others == ["0"]
     note = f"{what} {name}: {ones} 1, {show_some(others)} 0" if others and not plain else None
-    return Binary(name, _decode(found, is_event), one, note)
+    values = _decode(found, is_event)
+    if len(zeros) < 2:
+        return Binary(name, values, one, note)
+    place = np.where(is_event, -1, np.cumsum(~np.array(is_event)) - 1)
+    which = np.append(place, -1)[found.codes].astype(np.intp)  # code -1 is the last, -1
+    return Binary(name, values, one, note, zeros, which)
 
 
 def event_values(event: Any) -> list[Any]:
@@ -150,9 +164,11 @@ def read_score(series: pd.Series) -> Score:
     kind = getattr(series.dtype, "kind", "O")
     if isinstance(series.dtype, pd.CategoricalDtype) or kind not in "iuf":
         first = show_some([repr(v) for v in series.dropna().head(3)])
+        few = _few_without_number(series)
+        kind = describe_kind(series) + f" ({first})" * (not few)
         raise DataError(
-            f"score column {name!r} must be numbers in [0, 1], but is {describe_kind(series)} "
-            f"({first}). {_text_score_hint(series, name)}"
+            f"score column {name!r} must be numbers in [0, 1], but is {kind}. "
+            f"{few or _text_score_hint(series, name)}"
         )
     check_finite(series, f"score column {name!r}")
     values: NDArray[np.float64] = series.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -218,9 +234,11 @@ def weight_values(series: pd.Series) -> NDArray[np.float64]:
     if isinstance(dtype, pd.CategoricalDtype) or not numeric:
         first = show_some([repr(v) for v in series.dropna().head(3)])
         convert = f"table[{name!r}].astype(int)" if boolean else f"pd.to_numeric(table[{name!r}])"
+        few = _few_without_number(series)
+        kind = f"{describe_kind(series)} of dtype {dtype}" + f" ({first})" * (not few)
         raise DataError(
-            f"weights column {name!r} must be numbers, but is {describe_kind(series)} of dtype "
-            f"{dtype} ({first}). Convert it, for example with {convert}."
+            f"weights column {name!r} must be numbers, but is {kind}. "
+            f"{few or f'Convert it, for example with {convert}.'}"
         )
     values: NDArray[np.float64] = series.to_numpy(dtype=np.float64, na_value=np.nan)
     wrong = {
@@ -330,11 +348,35 @@ def found_at(index: pd.Index, wrong: NDArray[np.bool_], most: int = 3) -> str:
     --------
     >>> found_at(pd.Index(["p7", "p9"]), np.array([False, True]))
     ' Look at the row with index p9.'
+    >>> found_at(pd.Index(["p7", "p7"]), np.array([False, True]))
+    ' Look at row 1, counting from 0.'
     """
     n = int(wrong.sum())
-    shown = ", ".join(str(label) for label in index[wrong][:most])
+    labels = index[wrong] if index.is_unique else np.flatnonzero(wrong)
+    shown = ", ".join(str(label) for label in labels[:most])
     shown += f" and {n - most:,} more" * (n > most)
-    return f" Look at the row{'s' * (n > 1)} with index {shown}." if n else ""
+    rows = f"row{'s' * (n > 1)}"
+    if not index.is_unique:  # a label would find other rows too
+        return f" Look at {rows} {shown}, counting from 0." * (n > 0)
+    return f" Look at the {rows} with index {shown}." * (n > 0)
+
+
+def _few_without_number(series: pd.Series) -> str:
+    """The values of a column of numbers that are none, if they are few, and what to do."""
+    known = series.notna().to_numpy()
+    number = series.map(is_number).to_numpy(dtype=bool)
+    other = known & ~number
+    n = int(other.sum())
+    if not 0 < n <= _FEW_WITHOUT_NUMBER * known.sum():
+        return ""
+    shown = show_some([repr(v) for v in dict.fromkeys(map(str, series[other]))], 4)
+    return (
+        f"{int(number.sum()):,} of {int(known.sum()):,} values are numbers, and {shown} "
+        f"({n:,} row{'s' * (n > 1)}) {'is' if n == 1 else 'are'} not. Correct "
+        f"{'it' if n == 1 else 'them'}, or set {'it' if n == 1 else 'them'} to missing: "
+        f"pd.to_numeric(table[{str(series.name)!r}], errors='coerce')."
+        f"{found_at(series.index, other)}"
+    )
 
 
 def formula_column(series: pd.Series) -> pd.Series:
@@ -361,9 +403,11 @@ def formula_column(series: pd.Series) -> pd.Series:
         labels = categorical_of_codes(found.codes, found.levels)
         return pd.Series(labels, index=series.index, name=series.name)
     first = show_some([repr(v) for v in series.dropna().head(3)])
+    few = _few_without_number(series)
+    kind = describe_kind(series) + f" ({first})" * (not few)
     raise DataError(
-        f"column {name!r} cannot be used in a formula: it is {describe_kind(series)} ({first}). "
-        + _formula_hint(series)
+        f"column {name!r} cannot be used in a formula: it is {kind}. "
+        + (few or _formula_hint(series))
     )
 
 
@@ -464,9 +508,11 @@ def _which_event(found: Factor, option: str | None) -> str:
     if option is None:
         return f"Recode it, for example (table[{found.name!r}] == {values[-1]}).astype(int)."
     what = "treatment" if option.startswith("treatment") else "the event"
+    unknown = " All others count as 0: set values that are not known to missing before."
+    unknown *= len(values) > 2
     if len(values) > 4:
-        return f"Say which is {what}: {option}={values[-1]}, or another of its values."
-    return f"Say which is {what}: {' or '.join(f'{option}={v}' for v in values)}."
+        return f"Say which is {what}: {option}={values[-1]}, or another of its values.{unknown}"
+    return f"Say which is {what}: {' or '.join(f'{option}={v}' for v in values)}.{unknown}"
 
 
 def _refuse_other_spellings(found: Factor, is_event: list[bool], option: str) -> None:

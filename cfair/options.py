@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -34,7 +35,14 @@ def check_option(name: str, value: Any, allowed: Iterable[Any]) -> None:
     """
     choices = list(allowed)
     if not isinstance(value, (str, type(None))) or value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}.")
+        near = []
+        if isinstance(value, str):
+            asked = value.strip().lower().replace(" ", "_")
+            near = difflib.get_close_matches(asked, [c for c in choices if isinstance(c, str)], n=1)
+        raise ValueError(
+            f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}."
+            + "".join(f" Did you mean {one!r}?" for one in near)
+        )
 
 
 def check_level(level: Any) -> float:

@@ -296,6 +296,7 @@ def read_declaration(data: Any, roles: Roles) -> Declared:
         attributes = tuple(attribute.with_missing_level() for attribute in attributes)
     single = {role: series for role, series in found if role != "groups"}
     prediction = _binary(single, "prediction")
+    _refuse_swapped(single, roles)
     score = read_score(single["score"]) if "score" in single else None
     return Declared(
         table,
@@ -378,6 +379,20 @@ def _binary(single: dict[str, pd.Series], role: str, event: Any = None) -> Binar
         return None  # an outcome or treatment may still come from a formula's left side
     option = None if role == "prediction" else f"{role}_event"
     return read_binary(single[role], role, event=event, option=option)
+
+
+def _refuse_swapped(single: dict[str, pd.Series], roles: Roles) -> None:
+    """Refuse an outcome of many numbers beside a score of two, which are likely each other's."""
+    outcome, score = single.get("outcome"), single.get("score")
+    if outcome is None or score is None or roles.outcome_event is not None:
+        return
+    n = outcome.nunique()
+    if getattr(outcome.dtype, "kind", "O") == "f" and n > 2 and score.nunique() == 2:
+        raise DataError(
+            f"the outcome column {str(outcome.name)!r} holds {n:,} different numbers, and the "
+            f"score column {str(score.name)!r} only two. Are they swapped? outcome= is the 0/1 "
+            "event, score= the risk of it in [0, 1]. A score of two values is a call: prediction=."
+        )
 
 
 def _call(score: Score | None, cutoff: Any, prediction: Binary | None) -> NDArray[np.int8]:

@@ -404,6 +404,18 @@ def test_a_wrong_value_is_refused_with_what_is_allowed(option, message):
         audit(bad.cohort()).counterfactual(FORMULA, **option)
 
 
+def test_the_nearest_of_the_values_is_named():
+    asked = audit(bad.cohort())
+    with pytest.raises(
+        ValueError, match=r"metric must be one of .*not 'fprr'\. Did you mean 'fpr'"
+    ):
+        asked.interaction("fprr")
+    with pytest.raises(ValueError, match=r"not 'Sensitivty'\. Did you mean 'sensitivity'\?$"):
+        cfair.gap_sample_size("Sensitivty", prevalence=0.2, sensitivity=[0.6, 0.5])
+    with pytest.raises(ValueError, match=r"not 'zzz'\.$"):
+        asked.interaction("zzz")
+
+
 def test_treatment_has_to_be_named_somewhere():
     with pytest.raises(DataError, match="no treatment is declared"):
         audit(bad.cohort()).counterfactual("~ age")

@@ -21,6 +21,7 @@ from test_roles import roles, same
 
 from cfair.cohort import Dropped, build_cohort, declare, make_cohort, require_comparison
 from cfair.errors import CfairWarning, DataError, SmallGroupWarning
+from cfair.results.report import cohort_facts, treatment_fact
 
 
 def test_arrays_of_a_well_behaved_table():
@@ -205,6 +206,44 @@ def test_bl11_bl12_bl13_outcomes_of_other_kinds():
     same(build_cohort(bad.bl13_other_codes(), roles(outcome_event=2)), expected)
     with pytest.raises(DataError, match="outcome_event=2"):
         declare(bad.bl13_other_codes(), roles())
+
+
+def test_values_beside_the_event_are_counted_where_they_are_several():
+    t = bad.cohort()
+    y = np.where(t["y"] == 1, "yes", "no").astype(object)
+    y[:7] = "unknown"
+    t = t.assign(y=y, d=np.where(t["d"] == 1, "new", np.where(t.index < 30, "old", "none")))
+    events = {"outcome_event": "yes", "treatment_event": "new"}
+    c = build_cohort(t, roles(**events))
+    n, old = int((y == "no").sum()), int((t["d"] == "old").sum())
+    assert c.outcome_others == (f"no: {n}", "unknown: 7")
+    assert c.treatment_others == (f"none: {int((t['d'] == 'none').sum())}", f"old: {old}")
+    assert any(f"no: {n}, unknown: 7 count as no event" in note for note in c.notes)
+    assert any("count as untreated" in note for note in c.notes)
+    facts = dict(cohort_facts(c))
+    assert facts["outcome"].endswith(f"; no: {n}, unknown: 7 count as no event")
+    assert treatment_fact(c)[1].endswith(f", old: {old} count as untreated")
+    masked = build_cohort(t, roles(**events, suppress_below=11))
+    assert masked.outcome_others == ("no", "unknown")
+    two = build_cohort(t[7:], roles(**events))
+    assert two.outcome_others == ()
+    assert len([note for note in two.notes if note.startswith("outcome y")]) == 1
+
+
+def test_an_outcome_and_a_score_that_are_swapped():
+    with pytest.raises(DataError, match=r"'s' holds \d+ different numbers.*'y' only two.*swapped"):
+        declare(bad.cohort(), roles(outcome="s", score="y"))
+
+
+def test_columns_that_have_a_role_are_not_said_to_have_none():
+    t = bad.cohort()
+    t.loc[t.index[:3], "y"] = np.nan
+    t.loc[t.index[:4], "race"] = None
+    t.loc[t.index[:5], "age"] = np.nan
+    with pytest.raises(DataError, match="Columns without a role") as told:
+        declare(t, roles(missing="level"))
+    assert "'age' (5 rows)" in str(told.value)
+    assert "race" not in str(told.value)
 
 
 @pytest.mark.parametrize("dtype", ["str", "string", "string[pyarrow]", object, "category"])

@@ -31,6 +31,15 @@ def series(values, dtype=None, name="x"):
     return plain_column(pd.Series(values, dtype=dtype, name=name))
 
 
+#: A column of numbers with one value that is none.
+ONE_BAD = [*np.linspace(0.1, 0.9, 17).tolist(), "7o", 0.2, 0.3]
+#: What is said of it.
+ODD = (
+    r"mixed types: float \(19 rows\), str \(1 rows\).*\. 19 of 20 values are numbers, and '7o' "
+    r"\(1 row\) is not\. Correct it, or set it to missing: pd\.to_numeric\(table\['x'\], "
+    r"errors='coerce'\)\. Look at the row with index 17\."
+)
+
 ZERO_ONE = {
     "int": ([0, 1, 1], None),
     "int8": ([0, 1, 1], "int8"),
@@ -111,6 +120,31 @@ def test_the_event_must_occur():
         read_binary(series([0, 1]), "outcome", event="1", option="outcome_event")
     with pytest.raises(DataError, match="does not occur"):
         read_binary(series([0, 1]), "outcome", event=np.array([0, 1]))
+
+
+def test_values_that_are_not_known_are_to_be_set_to_missing():
+    said = "All others count as 0: set values that are not known to missing before"
+    with pytest.raises(DataError, match=said):
+        read_binary(series(["yes", "no", "unknown"]), "outcome", option="outcome_event")
+    with pytest.raises(DataError) as two:
+        read_binary(series(["yes", "no"]), "outcome", option="outcome_event")
+    assert said not in str(two.value)
+
+
+@pytest.mark.parametrize("read", [formula_column, read_weights])
+def test_few_values_among_numbers_that_are_none_are_shown_with_their_rows(read):
+    with pytest.raises(DataError, match=ODD) as told:
+        read(pd.Series(ONE_BAD, name="x", dtype=object))
+    assert "astype" not in str(told.value)
+    twice = pd.Series(ONE_BAD, index=[7] * 20, name="x", dtype=object)
+    with pytest.raises(DataError, match=r"Look at row 17, counting from 0\.$"):
+        read(twice)
+
+
+def test_where_labels_are_not_unique_rows_are_found_by_position():
+    values = pd.Series([0.1, 0.2, np.inf, np.inf], index=["a", "b", "a", "b"], name="x")
+    with pytest.raises(DataError, match=r"Look at rows 2, 3, counting from 0\.$"):
+        read_score(values)
 
 
 def test_event_among_many_values_and_types():
@@ -213,6 +247,7 @@ def test_bl42_ties_count_as_positive_in_any_precision(dtype, cutoff):
         (pd.Categorical([0.1, 0.5]), "a Categorical"),
         (pd.to_datetime(["2020-01-01"]), "dates or times"),
         ([0.1, "0.5"], r"mixed types: float \(1 rows\), str \(1 rows\)"),
+        (ONE_BAD, ODD),
     ],
 )
 def test_scores_that_are_no_numbers(values, message):

@@ -146,6 +146,13 @@ def test_rates_are_those_of_a_plain_loop_over_folds(which, weighted):
     assert how in " ".join(str(result).split())
 
 
+def test_the_outcome_among_the_columns_of_the_propensity_is_refused_in_these_words():
+    with pytest.raises(
+        DataError, match="outcome 'y' is among the columns of the Learner of the propensity"
+    ):
+        audit(table(400, 40), treatment="d").counterfactual(Learner(BAYES, [*COLUMNS, "y"]))
+
+
 def test_weighting_and_the_outcome_model_alone_take_learners_too():
     t = table(400, 40)
     f = t["fold"].to_numpy()

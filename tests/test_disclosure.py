@@ -1294,7 +1294,9 @@ def test_a_report_leaves_out_results_of_other_rows(n_missing, said, tmp_path):
     assert page.count("Left out: Counterfactual rates") == page.count("Left out: Equivalence") == 1
     assert page.count(said) == 2
     assert "complete= names the columns" in page
-    assert "Nothing counterfactual is computed in this report" in page
+    assert "Nothing counterfactual is computed in this report" not in page
+    lead = page.partition("Left out of this report: Counterfactual rates, ")[2]
+    assert "They rest on other rows than its tables" in lead[:200]
     rest = page.replace(said, "")
     assert f"{1500 - n_missing:,}" not in rest
     assert "AUC" in rest  # of the same rows, and so it stays
@@ -1322,3 +1324,17 @@ def test_with_complete_columns_all_results_are_of_the_same_rows(tmp_path):
         audit_of(data, complete=["sbp"])
     with pytest.raises(cfair.errors.DataError, match="'spb'"):
         audit_of(data, missing="drop", complete=["spb"])
+
+
+@pytest.mark.usefixtures("unsaved_pictures")
+def test_a_report_of_fit_and_audit_gives_advice_that_can_be_followed(tmp_path):
+    pytest.importorskip("sklearn")
+    fitted = cfair.fit_and_audit(
+        with_holes(200), outcome="y", groups="sex", features=["age"], treatment="d",
+        missing="drop", suppress_below=T, test_size=0.5, cutoff=0.3,
+    )  # fmt: skip
+    other = fitted.audit.counterfactual("d ~ sex + age + sbp + fitted_risk")
+    page = page_of(fitted.audit, tmp_path / "r.html", fitted, other)
+    assert "Left out: Counterfactual rates" in page
+    assert "complete=" not in page
+    assert "Give fit_and_audit a table without the rows in which" in page

@@ -116,7 +116,31 @@ def test_a_pair_that_rests_on_few_is_told_after_the_others(monkeypatch):
     assert [lead.partition(":")[0] for lead, _ in said] == [
         *("False negative rate", "False positive rate"),
     ]
-    assert "rests on 3 patients: read it with care" in said[-1][1]
+    assert "rests on 3 patients: read it with care" in said[-1][0]
+
+
+@pytest.mark.filterwarnings("ignore::cfair.errors.ModelWarning")
+def test_the_change_of_a_gap_is_not_that_of_two_patients():
+    table = with_two_patients("Two")
+    table["risk"] = (table["risk"] - 0.25 * (table["race"] == "White")).clip(0, 1)
+    two = table["race"] == "Two"
+    table.loc[two, "risk"], table.loc[two, "readmitted"], table.loc[two, "treated"] = 0.9, 0, 0
+    result = cfair.Audit(table, **ROLES, groups="race").counterfactual(
+        "treated ~ risk + I(risk >= 0.5) + age"
+    )
+    row = result.gaps("cfpr").iloc[0]
+    assert "Two" in (row["group"], row["reference"])  # the widest
+    lead, rest = next(f for f in same_pair(result) if f[0].startswith("False positive"))
+    rates = result.rates.set_index(["metric", "group"])["estimate"]
+    large = rates["cfpr"].drop("Two")
+    seen = rates["fpr"][large.idxmax()] - rates["fpr"][large.idxmin()]
+    gap = large.max() - large.min()
+    assert lead == (
+        f"False positive rate: {seen:.2f} in the data, {gap:.2f} had nobody been treated."
+    )
+    assert f"The gap of {large.idxmax()} to {large.idxmin()}, a pair" in rest
+    assert "of rates that rest on 20 patients or more" in rest
+    assert "Two" not in lead + rest
 
 
 # -- the page around them -------------------------------------------------------------------------

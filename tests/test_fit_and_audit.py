@@ -254,6 +254,9 @@ def test_labels_and_clusters_in_both_tables_are_warned_of():
     assert found.notes[0].startswith("50 labels of the index")
     with pytest.warns(ModelWarning, match=r"30 clusters \(site\) have rows in both tables"):
         two(cluster="site")
+    few = T.assign(site=np.where(T.index < 600, T.index % 8, np.where(T.index < 610, 3, T.index)))
+    with pytest.warns(ModelWarning, match=r"^<11 clusters \(site\) have rows in both tables"):
+        two(few[:600], few[600:], cluster="site", groups=["sex"], suppress_below=11)
 
 
 def test_rows_that_are_merely_numbered_are_not_the_same_patients():

@@ -40,6 +40,33 @@ def test_a_long_run_is_told_with_its_length_and_what_to_do():
         wanted(n_boot=500, bootstrap=None).warn_if_long(1e9)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.25, "took 0.25 s"), (99.6, "took 100 s"), (230.0, "took 4 minutes")]
+)
+def test_the_time_of_the_models_is_in_plain_numbers(seconds, words):
+    with pytest.warns(CfairWarning, match=f"models that {words} on"):
+        wanted(n_boot=1000).warn_if_long(seconds)
+
+
+@pytest.mark.filterwarnings("ignore::cfair.errors.ModelWarning")
+@pytest.mark.filterwarnings("ignore::cfair.errors.SmallGroupWarning")
+@pytest.mark.parametrize("verb", ["small_subgroups", "group_intervention"])
+def test_other_verbs_tell_it_too(verb, monkeypatch):
+    monkeypatch.setattr(module, "LONG", 0.0)
+    audit = cfair.Audit(
+        bad_inputs.cohort(400), outcome="y", score="s", cutoff=0.5, groups="sex", treatment="d"
+    )
+    tree = cfair.Learner(DecisionTreeClassifier(min_samples_leaf=20), columns=["age"])
+    options = {"outcome_model": tree, "membership": "~ age", "n_boot": 2, "seed": 1, "folds": 2}
+    given = [FORMULA] if verb == "small_subgroups" else []
+    with pytest.warns(CfairWarning, match="2 replicates of models that took"):
+        getattr(audit, verb)(*given, **options)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        getattr(audit, verb)(*given, **{**options, "outcome_model": "~ age"})
+    assert not any("replicates of models" in str(w.message) for w in heard)
+
+
 def test_it_is_told_of_learners_alone(monkeypatch):
     monkeypatch.setattr(module, "LONG", 0.0)
     audit = cfair.Audit(

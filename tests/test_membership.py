@@ -19,7 +19,7 @@ from cfair.nuisance.borrowing import brier_score, choose_alpha, hand_till_auc, m
 from cfair.nuisance.crossfit import Folds, draw_folds
 from cfair.nuisance.external import external_probabilities
 from cfair.nuisance.external_request import read_external
-from cfair.nuisance.membership import MembershipModel, cut, membership_model
+from cfair.nuisance.membership import MembershipModel, cut, lower_limits, membership_model
 from cfair.nuisance.request import read_model
 
 LIMITS = (0.005, 0.995)
@@ -135,6 +135,27 @@ def test_a_group_that_a_replicate_has_only_in_one_fold_is_counted_and_gets_the_l
     np.testing.assert_allclose(p[0, held, 2], lowest, rtol=1e-3)
     assert (p[1, :, 2] == 0).all()
     np.testing.assert_allclose(p.sum(axis=2), 1.0)
+
+
+def test_a_rare_group_has_a_limit_of_its_own_in_replicates_too():
+    X, group, folds = sample(600, K=3, seed=11)
+    group[group == 2] = 0
+    group[:6] = 2  # 1% of the rows
+    weights = np.where(group == 2, 0.5, 1.0)
+    assert lower_limits(0.005, group, 3, None).tolist() == [0.005, 0.005, 0.0025]
+    lower = lower_limits(0.005, group, 3, weights)
+    assert lower.tolist() == [0.005, 0.005, 0.25 * 3 / 597]
+    assert lower_limits(0.001, group, 3, weights).tolist() == [0.001, 0.001, 0.001]
+    model = model_of(X, group, folds, lower=lower, renormalise=False)
+    fit = model.fit()
+    assert fit.p.T.tolist() == np.clip(fit.raw.T, lower[:, None], 0.995).tolist()
+    np.testing.assert_array_equal(fit.n_raised, np.count_nonzero(fit.raw < lower, axis=0))
+    assert fit.n_raised[2] < np.count_nonzero(fit.raw[:, 2] < 0.005)
+    counts = np.ones((2, 600))
+    counts[1, :3] = 3.0  # a replicate in which the group has another share
+    p, _ = model.fit_many(counts=counts)
+    bare, _ = model_of(X, group, folds, truncation=(0, 1), renormalise=False).fit_many(counts)
+    np.testing.assert_array_equal(p, np.clip(bare, lower, 0.995))
 
 
 def test_a_crossing_without_rows_has_probability_0():

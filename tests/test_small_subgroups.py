@@ -889,3 +889,146 @@ def test_too_few_replicates_are_said_where_the_intervals_would_be():
     assert "5 replicates are fewer than the 40 that a variance needs" in str(result)
     assert "[–" not in str(result)
     result.plot_overlap()
+
+
+# -- groups so rare that a bound would be all of their probability --------------------------------
+
+
+@cache
+def with_a_rare_group(seed, n=20_000, size=30):
+    """Rows of groups 0, 1 and 2; the last of `size` rows, older than others; and its true rates."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 2))
+    group = rng.integers(0, 2, n)
+    tilt = np.exp(0.5 * x[:, 0])
+    group[rng.choice(n, size, replace=False, p=tilt / tilt.sum())] = 2
+    risk = 1 / (1 + np.exp(-0.8 * x.sum(axis=1) - rng.normal(0, 0.7, n)))
+    treated = (rng.uniform(size=n) < 0.2 + 0.3 * risk).astype(int)
+    chance = 1 / (1 + np.exp(0.3 - x @ [1, 0.6]))  # untreated
+    died = rng.uniform(size=n) < np.where(treated == 1, 0.8 * chance, chance)
+    frame = pd.DataFrame({"age": x[:, 0], "sbp": x[:, 1], "g": group, "risk": risk})
+    true = [
+        np.average(flag, weights=tilt * amount)
+        for flag, amount in ((risk >= 0.5, 1 - chance), (risk < 0.5, chance))
+    ]
+    return frame.assign(treated=treated, died=died.astype(int)), np.array(true)
+
+
+def rare(seed=0, data=None, roles=None, **options):
+    data = with_a_rare_group(seed)[0] if data is None else data
+    members = {"membership": "~ age + sbp", **options}
+    return analyse(data, "treated ~ risk + age + sbp", "g", roles, **members)
+
+
+def bound_notes(result):
+    return [note for note in result.notes if "membership bound" in note]
+
+
+def test_rates_of_a_rare_group_are_near_the_truth():
+    own = np.array([rates_of(rare(seed))[:, 2] for seed in range(8)])
+    true = np.mean([with_a_rare_group(seed)[1] for seed in range(8)], axis=0)
+    within = 3.5 * own.std(axis=0, ddof=1) / np.sqrt(8)
+    assert (np.abs(own.mean(axis=0) - true) < within).all(), (own.mean(axis=0), true)
+    assert (within < 0.5 * true).all()
+    at_bound = np.array([rates_of(rare(seed, renormalise=False))[:, 2] for seed in range(8)])
+    assert (at_bound.mean(axis=0) < 0.4 * true).all()  # what the bound of all groups would make
+
+
+def test_a_rare_group_has_the_rates_and_errors_of_no_bound():
+    found, bare = (rare(n_boot=60, **o) for o in ({}, {"truncation": (1e-6, 1 - 1e-6)}))
+    own, free = (r.rates[r.rates["metric"].isin(["cfpr", "cfnr"])] for r in (found, bare))
+    np.testing.assert_allclose(own["estimate"], free["estimate"], rtol=0.01)
+    np.testing.assert_allclose(own["se"], free["se"], rtol=0.02)
+    assert (own.loc[own["group"].astype(str) == "2", "n_effective"] < 40).all()
+    assert bound_notes(found) == [
+        "membership bound of 2 lowered to 0.00038, a quarter of its share, below the 0.005 of "
+        "groups that are not so rare."
+    ]
+    assert "membership bound of 2 lowered" in " ".join(str(found).split())
+    assert bound_notes(bare) == bound_notes(rare(renormalise=False)) == []
+
+
+def test_replicates_keep_the_bounds_of_the_full_sample():
+    data, _ = with_a_rare_group(3, n=3000, size=12)
+    rows = np.r_[np.arange(3000), np.repeat(np.flatnonzero(data["g"] == 2), 4)]
+    folds = np.arange(3000) % 4
+    found = rare(data=data, folds=folds, resamples=[rows], n_boot=None)
+    model = found.membership_model
+    assert model.lower.tolist() == [0.005, 0.005, 0.001]
+    again = rare(data=data.iloc[rows].reset_index(drop=True), folds=folds[rows])
+    assert again.membership_model.lower[2] > 0.004
+    same = rare(data=data.iloc[rows].reset_index(drop=True), folds=folds[rows],
+                truncation=(0.001, 0.995))  # fmt: skip
+    drawn = [found.boot.rates[m][0, 2] for m in ("cfpr", "cfnr")]
+    np.testing.assert_allclose(drawn, rates_of(same)[:, 2], rtol=1e-3)
+    assert np.abs(rates_of(again)[:, 2] / drawn - 1).max() > 0.002
+
+
+def test_groups_of_2_percent_keep_the_bound_bit_for_bit(monkeypatch):
+    options = {"n_boot": 5, "n_perm": 5, "external": outsiders()}
+    found = analyse(**options)
+    assert (found.membership_model.lower == 0.005).all()
+    assert bound_notes(found) == []
+    monkeypatch.setattr(
+        "cfair.nuisance.membership.lower_limits", lambda low, group, K, weights: np.full(K, low)
+    )
+    plain = analyse(**options)
+    pd.testing.assert_frame_equal(found.rates, plain.rates, check_exact=True)
+    assert found.memberships.equals(plain.memberships)
+    for draws in ("boot", "null"):
+        for metric, values in getattr(found, draws).rates.items():
+            np.testing.assert_array_equal(values, getattr(plain, draws).rates[metric])
+
+
+def test_external_probabilities_have_the_bounds_of_the_internal_ones():
+    data, _ = with_a_rare_group(1)
+    outside = with_a_rare_group(2)[0][["g", "age", "sbp"]]
+    found, bare = (
+        rare(data=data, external=outside, **o) for o in ({}, {"truncation": (1e-6, 1 - 1e-6)})
+    )
+    assert found.borrowed.external.p[:, 2].min() < 0.001
+    np.testing.assert_allclose(rates_of(found)[:, 2], rates_of(bare)[:, 2], rtol=0.02)
+
+
+@pytest.mark.filterwarnings("ignore::cfair.errors.CfairWarning")
+def test_the_way_of_the_r_package_has_one_bound(monkeypatch):
+    data, _ = with_a_rare_group(0, n=2000, size=8)
+    data = data.rename(columns={"g": "A1", "risk": "S_prob", "died": "Y", "treated": "D"})
+
+    def estimated():
+        return cfair.faircfint.analysis_estimation(
+            data.assign(A2=np.arange(2000) % 2), cutoff=0.5, pi_xvars=["age", "sbp"],
+            estimator_type="small_internal", outcome_xvars=["age", "sbp"],
+            pa_xvars_int=["age", "sbp"], seed=1,
+        )  # fmt: skip
+
+    def refused(*given):
+        raise AssertionError("no bound by shares")
+
+    monkeypatch.setattr("cfair.nuisance.membership.lower_limits", refused)
+    assert estimated() is not None
+    with pytest.raises(AssertionError, match="no bound by shares"):
+        analyse()
+
+
+def test_a_size_that_is_masked_is_not_told_by_its_bound():
+    data, _ = with_a_rare_group(0, n=4000, size=8)
+    assert "lowered to 0.0005," in bound_notes(rare(data=data))[0]
+    hidden = bound_notes(rare(data=data, roles={"suppress_below": 11}))
+    assert [note.split(", below")[0] for note in hidden] == [
+        "membership bound of 2 lowered, a quarter of its share"
+    ]
+
+
+def test_groups_whose_membership_rests_on_the_bound_are_named():
+    data, _ = with_a_rare_group(0, n=3000)
+    data = data.assign(g=np.where(data["age"] + 0.2 * data["sbp"] > 1.5, 1, 0))
+    flip = np.random.default_rng(0).uniform(size=3000) < 0.5 * (np.abs(data["age"] - 1.5) < 0.3)
+    data["g"] = np.where(flip, 1 - data["g"], data["g"])
+    notes = [note for note in rare(data=data).notes if "rest on the bound" in note]
+    assert notes == [
+        "membership of 1 is truncated in more than half of the rows: there its rates rest on the "
+        "bound, not on the data. See whether they hold with truncation=(1e-6, 1 - 1e-6), or merge "
+        "it with another group."
+    ]
+    assert not [note for note in rare().notes if "rest on the bound" in note]

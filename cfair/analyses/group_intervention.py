@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -111,12 +112,15 @@ def group_intervention(
     _require_replicates(request, replicates, cohort)
     if cohort.cluster is not None:
         require_clusters(cohort)
+    began = perf_counter()
     folds = make_folds(request.folds, cohort, replicates.seed) if request.fits else None
     members = _membership_model(cohort, request, folds, limits, replicates.seed)
     outcome = _outcome(cohort, declared, request, folds, replicates.seed)
     membership = _membership(cohort, declared, request, members, limits)
     models, scores = _models(cohort, declared, request, outcome, membership, folds)
     found = models.intervened()
+    if models.learns:
+        replicates.warn_if_long(perf_counter() - began)
     boot = bootstrapped(models, cohort, replicates)
     null = permuted(models, replicates)
     protected = intervention_masks(cohort, models.rows.s)

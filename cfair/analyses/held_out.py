@@ -273,8 +273,9 @@ def _in_both(declared: list[Declared], parts: list[Part], below: int | None) -> 
     if train.cluster is not None and test.cluster is not None:
         both = set(train.cluster.levels) & set(test.cluster.levels)
         if both:
+            n = text.count(float(small_masks(len(both), below)))
             found.append(
-                f"{len(both):,} clusters ({train.cluster.name}) have rows in both tables: the "
+                f"{n} clusters ({train.cluster.name}) have rows in both tables: the "
                 "model has seen their like."
             )
     for note in found:

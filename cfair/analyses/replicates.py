@@ -1,4 +1,4 @@
-"""Options of the replicates, checked before any work."""
+"""Options of the replicates: checked before any work, and how long they will take."""
 
 from __future__ import annotations
 
@@ -80,13 +80,11 @@ class Replicates:
         total = seconds * n / workers
         if total <= LONG:
             return
-        shown = f"{total:,.0f} s" if total < 120 else f"{total / 60:,.0f} minutes"
-        shown = shown if total < 7200 else f"{total / 3600:,.1f} hours"
         warn(
-            f"{n:,} replicates of models that took {seconds:.2g} s on these rows may take up to "
-            f"{shown} on {workers:,} worker{'s' * (workers > 1)}. n_jobs=-1 takes all processors, "
-            "progress=True shows how far they are, and smaller n_boot= and n_perm= are done "
-            "sooner.",
+            f"{n:,} replicates of models that took {_length(seconds)} on these rows may take up to "
+            f"{_length(total)} on {workers:,} worker{'s' * (workers > 1)}. n_jobs=-1 takes all "
+            "processors, progress=True shows how far they are, and smaller n_boot= and n_perm= are "
+            "done sooner.",
             CfairWarning,
         )
 
@@ -157,6 +155,19 @@ class Replicates:
         if self.bootstrap != "auto":
             return self.bootstrap
         return self.of_rows if cohort.cluster is None else "cluster"
+
+
+def _length(seconds: float) -> str:
+    """A time as people say it.
+
+    Examples
+    --------
+    >>> [_length(t) for t in (0.25, 6.0, 90.0, 230.0, 10_000.0)]
+    ['0.25 s', '6 s', '90 s', '4 minutes', '2.8 hours']
+    """
+    if seconds < 120:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:,.0f} minutes" if seconds < 7200 else f"{seconds / 3600:,.1f} hours"
 
 
 def check_replicates(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from cfair.nuisance.borrowing import CRITERIA
 from cfair.nuisance.crossfit import Folds, FoldsRequest, make_folds, read_folds
 from cfair.nuisance.external import External, external_probabilities
 from cfair.nuisance.external_request import ExternalRequest, read_external
-from cfair.nuisance.membership import MembershipFit, membership_model
+from cfair.nuisance.membership import MembershipFit, MembershipModel, cut, membership_model
 from cfair.nuisance.order import content_numbers, content_order
 from cfair.nuisance.propensity import (
     Propensity,
@@ -157,6 +157,7 @@ def fit_small_subgroups(
     declared: Declared,
     truncation: tuple[float, float] = (0.005, 0.995),
     *,
+    by_share: bool = False,
     labels: bool = True,
     seed: int = 0,
     exact: bool = False,
@@ -171,6 +172,8 @@ def fit_small_subgroups(
     declared : Declared
     truncation : (float, float), default (0.005, 0.995)
         Of all probabilities.
+    by_share : bool, default False
+        Whether rare groups have lower limits of their own, as in `membership_model`.
     labels : bool, default True
         Whether rows are to be put into other groups later.
     seed : int, default 0
@@ -191,6 +194,7 @@ def fit_small_subgroups(
         folds,
         seed=seed,
         truncation=truncation,
+        by_share=by_share,
         renormalise=request.renormalise,
     )
     propensity = estimate_propensity(
@@ -203,6 +207,8 @@ def fit_small_subgroups(
         external = external_probabilities(
             request.external, cohort, declared, truncation, request.renormalise
         )
+        if by_share:
+            external = _cut_alike(external, membership, cohort)
         as_r = request.external.scale == "faircfint"
         borrowing = Borrowing(external.p, request.borrow, as_r)
     groups = cohort.groups
@@ -227,4 +233,16 @@ def fit_small_subgroups(
     sums, alpha, p_group = models.sums(known, fit.p, groups.codes, cohort.weights)
     return FittedSmallSubgroups(
         propensity, outcome, fit, folds, external, models, sums, alpha, p_group
+    )
+
+
+def _cut_alike(external: External, internal: MembershipModel, cohort: Cohort) -> External:
+    """External probabilities between the limits of the internal ones, with which they are mixed."""
+    raw, (lower, high) = external.raw.T, internal.limits
+    present = cohort.groups.sizes > 0
+    beyond = ((raw < lower) | (raw > high))[present]
+    return replace(
+        external,
+        p=cut(raw, present, internal.limits, internal.renormalise).T,
+        n_truncated=int(beyond.any(axis=0).sum()),
     )

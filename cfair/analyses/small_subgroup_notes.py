@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cfair.cohort import Cohort
 from cfair.disclosure import KINDS
@@ -17,6 +18,8 @@ from cfair.inference.replicates import RateDraws
 from cfair.nuisance.external import External
 from cfair.nuisance.membership import MembershipFit
 from cfair.results.rates import MetricRows
+
+Array = NDArray[np.float64]
 
 #: Why draws of faircfint give no standard errors.
 FAIRCFINT_SPREAD = "the spread of faircfint's draws is no standard error"
@@ -103,26 +106,73 @@ def agreement_notes(
     ]
 
 
-def truncation_notes(cohort: Cohort, membership: MembershipFit) -> list[str]:
-    """Say it where the probabilities of the groups are truncated in many rows.
+def lowered_notes(cohort: Cohort, lower: Array, low: float) -> list[str]:
+    """Name the rare groups whose membership has a lower bound of its own.
 
     Parameters
     ----------
     cohort : Cohort
-    membership : MembershipFit
+    lower : (K,) array
+        Lower bound of each group.
+    low : float
+        That of groups that are not rare.
 
     Returns
     -------
     list of str
     """
-    share = membership.n_truncated / cohort.n_used
-    if share <= 0.1:
+    groups = cohort.groups
+    lowered = np.flatnonzero((lower < low) & (groups.sizes > 0))
+    if not len(lowered):
         return []
-    return [
-        f"the probability of some group is truncated in {100 * share:.0f}% of the rows: covariates "
-        "all but exclude groups there, or there are many small groups. Merge groups, or use fewer "
-        "covariates."
+    hidden = np.zeros(groups.n_groups, dtype=bool)
+    if cohort.protection is not None:  # a quarter of the share of masked rows is their number
+        hidden = cohort.protection.masks(np.eye(groups.n_groups), KINDS["n"]) > 0
+    parts = [
+        f"{groups.names[k]} lowered" + ("" if hidden[k] else f" to {_positional(lower[k])}")
+        for k in lowered
     ]
+    return [
+        f"membership bound of {show_some(parts, 6)}, a quarter of its share, below the {low:g} of "
+        "groups that are not so rare."
+    ]
+
+
+def truncation_notes(cohort: Cohort, membership: MembershipFit, low: float) -> list[str]:
+    """Say where bounds of rare groups are lower, and where many rows are truncated.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    membership : MembershipFit
+    low : float
+        Lower bound of groups that are not rare.
+
+    Returns
+    -------
+    list of str
+    """
+    groups, notes = cohort.groups, lowered_notes(cohort, membership.lower, low)
+    resting = np.flatnonzero(membership.n_raised > cohort.n_used / 2)
+    if len(resting):
+        notes.append(
+            f"membership of {show_some([groups.names[k] for k in resting], 6)} is truncated in "
+            "more than half of the rows: there its rates rest on the bound, not on the data. See "
+            "whether they hold with truncation=(1e-6, 1 - 1e-6), or merge it with another group."
+        )
+    share = membership.n_truncated / cohort.n_used
+    if share > 0.1:
+        notes.append(
+            f"the probability of some group is truncated in {100 * share:.0f}% of the rows: "
+            "covariates all but exclude groups there, or there are many small groups. Merge "
+            "groups, or use fewer covariates."
+        )
+    return notes
+
+
+def _positional(value: float) -> str:
+    """Two digits, without an exponent."""
+    return np.format_float_positional(value, precision=2, fractional=False, trim="-")
 
 
 def size_notes(

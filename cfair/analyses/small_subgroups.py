@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -108,15 +109,18 @@ def small_subgroups(
         replicates = replace(replicates, of_rows="rows")
     if cohort.cluster is not None:
         require_clusters(cohort)
+    began = perf_counter()
     fitted = fit_small_subgroups(
         request,
         cohort,
         declared,
         options.truncation,
+        by_share=request.renormalise,  # without, as the R package does it
         labels=replicates.permutes,
         seed=replicates.seed,
         exact=replicates.exact,
     )
+    replicates.warn_if_long((perf_counter() - began) * fitted.models.learns)
     boot, boot_alpha = _without_alpha(bootstrapped(fitted.models, cohort, replicates, "all models"))
     null, null_alpha = _without_alpha(permuted(fitted.models, replicates, _relabelled(fitted)))
     kind = None if boot is None else replicates.kind(cohort)
@@ -144,7 +148,7 @@ def small_subgroups(
         *overlap_notes(cohort, fitted.propensity, diagnostics),
         *method_notes(replicates.permutes, kind),
         *agreement_notes(cohort, estimates, weighted),
-        *truncation_notes(cohort, fitted.membership),
+        *truncation_notes(cohort, fitted.membership, options.truncation[0]),
         *size_notes(cohort, drawn, boot, kind),
         *(() if external is None else external_notes(cohort, external, replicates.permutes)),
         *cluster_notes(cohort),

@@ -29,6 +29,7 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.integer]
 
 _BLOCK = 100_000  # probabilities that are worked out together, so that they stay in cache
+_OF_SHARE = 0.25  # the part of a group's share that its lower limit may be at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +45,10 @@ class MembershipFit:
     converged : bool
     n_truncated : int
         Rows with a probability that was cut.
+    lower : (K,) array
+        Lower limit of each group.
+    n_raised : (K,) array of int
+        Rows whose probability of the group was below it.
     largest_change : float
         Largest change of a probability by bringing the sum of its row back to 1.
     notes : tuple of str
@@ -53,14 +58,48 @@ class MembershipFit:
     raw: Array
     converged: bool
     n_truncated: int
+    lower: Array
+    n_raised: NDArray[np.intp]
     largest_change: float
     notes: tuple[str, ...] = ()
+
+
+def lower_limits(low: float, group: Integers, n_groups: int, weights: Array | None) -> Array:
+    """Lower limits of the probabilities of groups: `low`, or a quarter of the share if less.
+
+    A limit far above the share of a group would put nearly all of its probability into rows that
+    have little to do with it, and would itself be the number of its rows that are expected.
+
+    Parameters
+    ----------
+    low : float
+    group : (n,) array of int
+        Codes 0..K-1.
+    n_groups : int
+        K.
+    weights : (n,) array or None
+        Sampling weights, which count in the shares.
+
+    Returns
+    -------
+    (K,) array
+        `low` itself where a group is 4 times as much of the rows, or more.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> lower_limits(0.005, np.repeat([0, 1], [999, 1]), 2, None).tolist()
+    [0.005, 0.00025]
+    """
+    mass = np.bincount(group, weights, n_groups)
+    limits: Array = np.minimum(low, _OF_SHARE * mass / mass.sum())
+    return limits
 
 
 def cut(
     raw: Array,
     present: NDArray[np.bool_],
-    limits: tuple[float, float],
+    limits: tuple[float | Array, float],
     renormalise: bool = True,
 ) -> Array:
     """Cut probabilities to limits, and bring the sum of every row back to 1.
@@ -71,6 +110,7 @@ def cut(
     present : (..., K) array of bool
         Groups that have rows; the others keep what they have, and are not counted in the sum.
     limits : (float, float)
+        The lower one may be that of each group, (K, 1).
     renormalise : bool, default True
         Otherwise rows sum to 1 only roughly, as in the R package.
 
@@ -119,6 +159,9 @@ class MembershipModel:
     names : tuple of str
         Of the columns, for messages.
     group_names : tuple of str
+    lower : (K,) array or None
+        Lower limit of each group in place of that of all, as `lower_limits` gives them. Those of
+        the full sample hold in replicates too.
     """
 
     group: Integers
@@ -133,6 +176,14 @@ class MembershipModel:
     renormalise: bool = True
     names: tuple[str, ...] = ()
     group_names: tuple[str, ...] = ()
+    lower: Array | None = None
+
+    @property
+    def limits(self) -> tuple[Array, float]:
+        """Lower limits of the groups (K, 1), and the upper one of all."""
+        low, high = self.truncation
+        lower = np.full(self.n_groups, low) if self.lower is None else self.lower
+        return lower[:, None], high
 
     def require_groups(self) -> None:
         """Refuse folds outside which a group has no row.
@@ -193,16 +244,18 @@ class MembershipModel:
         if self.estimator is not None:
             raw, converged, notes = self._learn(group, counts)
         else:
-            settled = self._settled() if own else None
-            raw, converged, notes = settled or self._logistic(group, w, own)
-        truncated = np.clip(raw, *self.truncation) != raw
-        p = cut(raw, present, self.truncation, self.renormalise)
-        before = cut(raw, present, self.truncation, False)
+            raw, converged, notes = self._logistic(group, w, own)
+        lower, _ = self.limits
+        truncated = np.clip(raw, *self.limits) != raw
+        p = cut(raw, present, self.limits, self.renormalise)
+        before = cut(raw, present, self.limits, False)
         return MembershipFit(
             p=p.T,
             raw=raw.T,
             converged=converged,
             n_truncated=int(truncated[present].any(axis=0).sum()),
+            lower=lower[:, 0],
+            n_raised=np.count_nonzero((raw < lower) & present[:, None], axis=1),
             largest_change=float(np.max(np.abs(p - before), initial=0.0)),
             notes=notes,
         )
@@ -251,6 +304,12 @@ class MembershipModel:
         return self._predictions(fits.coef)[0], True, ()
 
     def _logistic(
+        self, group: Integers, w: Array | None, own: bool
+    ) -> tuple[Array, bool, tuple[str, ...]]:
+        settled = self._settled() if own else None
+        return settled or self._fold_by_fold(group, w, own)
+
+    def _fold_by_fold(
         self, group: Integers, w: Array | None, say: bool
     ) -> tuple[Array, bool, tuple[str, ...]]:
         raw = np.full((self.n_groups, len(group)), np.nan)
@@ -329,7 +388,7 @@ class MembershipModel:
                 raw = predict_many(coef[:, fold], self.design[rows][:, self.whole.kept])
                 raw = raw.transpose(0, 2, 1)
                 p[:, :, rows] = (
-                    raw if present is None else cut(raw, present, self.truncation, self.renormalise)
+                    raw if present is None else cut(raw, present, self.limits, self.renormalise)
                 )
         return p
 
@@ -371,6 +430,7 @@ def membership_model(
     *,
     seed: int = 0,
     truncation: tuple[float, float] = (0.005, 0.995),
+    by_share: bool = False,
     renormalise: bool = True,
 ) -> MembershipModel:
     """Build the model of group membership that was asked for on the rows of the analysis.
@@ -384,6 +444,9 @@ def membership_model(
     seed : int, default 0
         Of a learner.
     truncation : (float, float), default (0.005, 0.995)
+    by_share : bool, default False
+        Whether the lower limit of a rare group is a quarter of its share, as `lower_limits` says;
+        not in the R package.
     renormalise : bool, default True
 
     Returns
@@ -402,9 +465,13 @@ def membership_model(
     first = int(learner is not None and request.formula.intercept)
     if design.matrix.shape[1] == first:
         raise request.formula.error("a Learner needs at least one column. Add a term.")
+    groups = cohort.groups
+    lower = None
+    if by_share:
+        lower = lower_limits(truncation[0], groups.codes, groups.n_groups, cohort.weights)
     model = MembershipModel(
-        cohort.groups.codes,
-        cohort.groups.n_groups,
+        groups.codes,
+        groups.n_groups,
         np.ascontiguousarray(design.matrix[:, first:]),
         cohort.weights,
         folds,
@@ -414,7 +481,8 @@ def membership_model(
         truncation,
         renormalise,
         design.names[first:],
-        cohort.groups.names,
+        groups.names,
+        lower,
     )
     model.require_groups()
     return model

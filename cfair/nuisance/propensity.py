@@ -219,7 +219,8 @@ def estimate_propensity(
     if request.result is not None:
         check_modelled(request, cohort)
     if request.formula is not None:
-        refuse_outcome(request.formula, cohort.outcome_name)
+        learns = request.learner is not None and request.learner.columns is not None
+        refuse_outcome(request.formula, cohort.outcome_name, listed=learns)
         return _estimated(request, cohort, truncation, folds, seed)
     if request.kind == "column":
         values = cohort.data[request.columns[0]]
@@ -236,22 +237,28 @@ def estimate_propensity(
     return _known(array, cohort, truncation, request.text, None, note)
 
 
-def refuse_outcome(formula: Formula, outcome: str) -> None:
+def refuse_outcome(formula: Formula, outcome: str, *, listed: bool = False) -> None:
     """Refuse a propensity that follows from the outcome.
 
     Parameters
     ----------
     formula : Formula
     outcome : str
+    listed : bool, default False
+        Whether the formula is of the columns that a learner was given as a list.
 
     Raises
     ------
     DataError
     """
     if outcome in formula.columns:
+        where = (
+            f"the outcome {outcome!r} is among the columns of the Learner of the propensity"
+            if listed
+            else f"the propensity formula has the outcome {outcome!r} on its right side"
+        )
         raise DataError(
-            f"the propensity formula has the outcome {outcome!r} on its right "
-            "side. Treatment comes before the outcome and cannot follow from it: take it out."
+            f"{where}. Treatment comes before the outcome and cannot follow from it: take it out."
         )
 
 

@@ -341,9 +341,6 @@ def _power(result: RatesResult, pair: _Pair, rows: pd.DataFrame) -> str:
     )
 
 
-_PAIR = ("group", "reference")
-
-
 def _place(result: RatesResult, metric: str, by: str, group: Any) -> dict[Any, Any]:
     """The row of a rate: of a group, or of the level of an attribute."""
     if result not in _ROWS:
@@ -405,8 +402,11 @@ def _compared(result: RatesResult, metric: str, by: str) -> int:
 def same_pair(counterfactual: RatesResult) -> list[Finding]:
     """How far the groups that differ most without treatment differ in the data.
 
-    Only where the gap without treatment is told from 0: the pair was chosen because its gap is the
-    widest there, so that any other would look like an effect of treatment by this choice alone.
+    The pair has the widest gap of those whose rates rest on `CARE_BELOW` patients, in the data as
+    well as without treatment; of the others only where there is no such pair, with a word of care
+    beside the figures. It is told only where the gap without treatment is told from 0: the pair was
+    chosen because its gap is the widest there, so that any other would look like an effect of
+    treatment by this choice alone.
 
     Parameters
     ----------
@@ -422,28 +422,64 @@ def same_pair(counterfactual: RatesResult) -> list[Finding]:
         return []
     gaps = tabled_gaps(counterfactual)
     whole = _whole(counterfactual)
-    rates = counterfactual.rates.set_index(["metric", "group"])["estimate"]
     for row in gaps[gaps["by"] == whole].to_dict("records"):
         metric = str(row["metric"])
         if not row["p_adjusted"] < 1 - counterfactual.level:
             continue
-        observed = metric.removeprefix("c")
-        seen = float(rates[observed, row["group"]] - rates[observed, row["reference"]])
-        if np.isnan(seen):
+        found = _widest_of_both(counterfactual, metric)
+        if found is None:
             continue
-        small = [(label(row[c]), _place(counterfactual, metric, whole, row[c])) for c in _PAIR]
-        lead = (
-            f"{WORDS[metric][0]}: {number(seen, 2)} in the data, {float(row['gap']):.2f} had "
-            "nobody been treated."
+        ends, seen, gap, few, others = found
+        places = [(label(e), _place(counterfactual, metric, whole, e)) for e in ends]
+        care = [text[1:].rstrip(".") for text in _cares(places)]
+        if few and not care:
+            care = [f"a rate in the data rests on fewer than {CARE_BELOW:.0f} patients: read it "
+                    "with care"]  # fmt: skip
+        told = f"{number(seen, 2)} in the data, {gap:.2f} had nobody been treated"
+        lead = "; ".join([f"{WORDS[metric][0]}: {told}", *(care if few else [])])
+        among = f" of rates that rest on {CARE_BELOW:.0f} patients or more" * others
+        rest = "; ".join(
+            [
+                f"The gap of {places[0][0]} to {places[1][0]}, a pair chosen because its gap is "
+                f"the widest without treatment{among}",
+                "no interval is given of the change between the two",
+                *([] if few else care),
+            ]
         )
-        rest = (
-            f"The gap of {label(row['group'])} to {label(row['reference'])}, a pair chosen "
-            "because its gap is the widest without treatment; no interval is given of the "
-            f"change between the two.{''.join(_cares(small))}"
-        )
-        few = min(_size_of(place)[0] for _, place in small) < CARE_BELOW
-        said.append((few, (lead, rest)))
+        said.append((few, (f"{lead}.", f"{rest}.")))
     return _few_last(said)
+
+
+def _widest_of_both(
+    result: RatesResult, metric: str
+) -> tuple[tuple[str, str], float, float, bool, bool] | None:
+    """The pair of groups with the widest gap whose rates rest on enough, else of all.
+
+    With its gap in the data and without treatment, whether it rests on few, and whether groups that
+    do were passed over. None where no pair has a gap in both, or that of the others is not told
+    from 0.
+    """
+    whole, observed = _whole(result), metric.removeprefix("c")
+    known: list[tuple[str, float, float, bool]] = []
+    for group in map(str, result.rates.loc[result.rates["metric"] == metric, "group"]):
+        here, data = (_place(result, m, whole, group) for m in (metric, observed))
+        values = [float(place.get("estimate", np.nan)) for place in (here, data)]
+        if not np.isnan(values).any():
+            few = min(_size_of(here)[0], _size_of(data)[0]) < CARE_BELOW
+            known.append((group, values[0], values[1], few))
+    large = [k for k in known if not k[3]]
+    chosen = large if len(large) > 1 else known
+    if len({k[1] for k in chosen}) < 2:
+        return None
+    high, low = max(chosen, key=lambda k: k[1]), min(chosen, key=lambda k: k[1])
+    few = high[3] or low[3]
+    passed_over = chosen is large and len(large) < len(known)
+    if passed_over:  # those that were may be all that the test of equal rates has found
+        table = simultaneous_pairs(result.estimates_of(metric), result.blocks(metric), result.level)
+        own = (table["by"] == whole) & (table["group"] == high[0]) & (table["reference"] == low[0])
+        if not (table.loc[own, "ci_low"] > 0).any():
+            return None
+    return (high[0], low[0]), high[2] - low[2], high[1] - low[1], few, passed_over
 
 
 def equivalence_finding(result: EquivalenceResult) -> list[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -356,7 +357,7 @@ def render(
             or f"Do the errors of {cohort.rule}, called for {cohort.outcome_name}, differ between "
             f"groups by {by}?"
         ),
-        "meaning": meaning_sentence(others),
+        "meaning": meaning_sentence(others, elsewhere),
         "date": label(date) if date else "",
         "light": variables(LIGHT),
         "dark": variables(DARK),
@@ -400,13 +401,14 @@ def _sections(
         ("representation", "Representation", representation_blocks(representation)),
         ("observed", "Observed rates", observed_blocks(observed)),
     ]
-    lost = [other_rows(r, observed.cohort) for r in elsewhere if isinstance(r, TreatedResult)]
+    apart = partial(other_rows, cohort=observed.cohort, fitted=bool(fitted))
+    lost = [apart(r) for r in elsewhere if isinstance(r, TreatedResult)]
     if treated or lost:
         rates = counterfactual_blocks(treated) if treated else []
         found.append(("counterfactual", "Counterfactual rates", [*rates, *lost]))
     for kind, key, name, blocks in _MORE:
         mine = [b for r in others if isinstance(r, kind) for b in blocks(r)]
-        mine += [other_rows(r, observed.cohort) for r in elsewhere if isinstance(r, kind)]
+        mine += [apart(r) for r in elsewhere if isinstance(r, kind)]
         if mine:
             found.append((key, name, mine))
     found += [
@@ -414,7 +416,7 @@ def _sections(
         ("diagnostics", "Diagnostics", diagnostics_blocks(representation, observed, others)),
     ]
     tests = [b for r in others if isinstance(r, EquivalenceResult) for b in equivalence_blocks(r)]
-    tests += [other_rows(r, observed.cohort) for r in elsewhere if isinstance(r, EquivalenceResult)]
+    tests += [apart(r) for r in elsewhere if isinstance(r, EquivalenceResult)]
     if tests:
         found.append(("equivalence", "Equivalence", tests))
     found.append(("methods", "Methods and references", methods(observed, others, guideline, least)))

@@ -27,7 +27,7 @@ from cfair.report.findings import small_groups
 from cfair.report.wording import MOST_ROWS, least_rows, name_of, spoken, told
 from cfair.results.fitted_model import FitAndAuditResult
 from cfair.results.group_intervention import GroupInterventionResult
-from cfair.results.report import treatment_fact
+from cfair.results.report import treated_share
 from cfair.results.representation import RepresentationResult
 from cfair.results.table_one import TableOneResult
 from cfair.results.treated import TreatedResult
@@ -88,8 +88,7 @@ def cohort_blocks(
         what = f"{label(treated.treatment_name)} = {label(treated.treatment_event)}"
         if treated.n_used != cohort.n_used:
             what += f", of the {count(told(treated, 'n', treated.n_used))} rows with covariates"
-        shown = treatment_fact(treated)[1].rpartition(": ")[2]
-        steps.append(("treated", shown, what))
+        steps.append(("treated", treated_share(treated), what))
     else:
         named = treated.treatment_name
         told_of = "no treatment was declared" if named is None else f"not counted: {label(named)}"
@@ -184,12 +183,14 @@ def meaning_table(others: Sequence[Any]) -> Table:
     )
 
 
-def meaning_sentence(others: Sequence[Any]) -> str:
+def meaning_sentence(others: Sequence[Any], elsewhere: Sequence[Any] = ()) -> str:
     """The same in a sentence.
 
     Parameters
     ----------
     others : sequence of results
+    elsewhere : sequence of results
+        That were given to the report and are left out of it.
 
     Returns
     -------
@@ -197,8 +198,18 @@ def meaning_sentence(others: Sequence[Any]) -> str:
     """
     treated = next((r for r in others if isinstance(r, TreatedResult)), None)
     group = any(isinstance(r, GroupInterventionResult) for r in others)
+    kinds = (TreatedResult, GroupInterventionResult)
+    names = dict.fromkeys(name_of(r) for r in elsewhere if isinstance(r, kinds))
+    lost = (
+        f"Left out of this report: {'; '.join(names)}. They rest on other rows than its tables, so "
+        "that masked counts could be computed from both; what to do is said in their place below."
+        if names
+        else ""
+    )
     if treated is None and not group:
-        return "Nothing counterfactual is computed in this report: it shows the data as they are."
+        return lost or (
+            "Nothing counterfactual is computed in this report: it shows the data as they are."
+        )
     parts = []
     if treated is not None:
         parts.append(
@@ -208,7 +219,7 @@ def meaning_sentence(others: Sequence[Any]) -> str:
         parts.append("the rates of the model with everybody put into one group")
     return (
         f"“Counterfactual” in this report means {' and, apart from these, '.join(parts)}; it does "
-        "not mean explanations of single predictions."
+        f"not mean explanations of single predictions.{' ' * bool(lost)}{lost}"
     )
 
 

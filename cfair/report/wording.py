@@ -194,16 +194,34 @@ def is_of_rows(result: Any, cohort: Cohort) -> bool:
     return bool(np.array_equal(own.rows, cohort.rows))
 
 
-def other_rows(result: Any, cohort: Cohort) -> Paragraph:
-    """Why a result of other rows than these is left out."""
+def other_rows(result: Any, cohort: Cohort, *, fitted: bool = False) -> Paragraph:
+    """Why a result of other rows than these is left out, and what to do about it.
+
+    Parameters
+    ----------
+    result : result of other rows
+    cohort : Cohort
+    fitted : bool, default False
+        Whether the audit is of `cfair.fit_and_audit`, which leaves no rows out by other columns.
+
+    Returns
+    -------
+    Paragraph
+    """
     own, below = result.cohort, cohort.suppress_below
     few = is_masked(small_masks([abs(own.n_used - cohort.n_used), own.dropped.n], below)).any()
     n, of = (told(c, "n", c.n_used) for c in (own, cohort))
     rows = f"on {n:,.0f} of the {of:,.0f} rows"
     if few or own.dropped.masked or not (n > 0 and of > 0 and own.n_used != cohort.n_used):
         rows = "on other rows than the tables above"
+    advice = (
+        "Give fit_and_audit a table without the rows in which a column of this analysis has no "
+        "value."
+        if fitted
+        else "Declare the audit on the rows of this analysis: complete= names the columns in which "
+        "no value may be missing."
+    )
     return Paragraph(
         f"Left out: {name_of(result)}. It rests {rows}; beside the tables above, counts "
-        f"below {below} could be computed by subtraction. Declare the audit on the rows of this "
-        "analysis: complete= names the columns in which no value may be missing."
+        f"below {below} could be computed by subtraction. {advice}"
     )

@@ -10,6 +10,7 @@ import pandas as pd
 
 from cfair.cohort import Cohort
 from cfair.disclosure import KINDS, MASKED, is_masked, small_masks
+from cfair.frame import show_some
 from cfair.groups import Groups
 from cfair.inference.equality import EqualityTest
 from cfair.inference.estimates import RateEstimates
@@ -44,7 +45,8 @@ def cohort_facts(cohort: Cohort) -> list[tuple[str, str]]:
         ("flagged", f"{cohort.rule} (S = 1): {text.share(flagged, n)}"),
         (
             "outcome",
-            f"{cohort.outcome_name}, event {cohort.outcome_event}: {text.share(event, n)}",
+            f"{cohort.outcome_name}, event {cohort.outcome_event}: {text.share(event, n)}"
+            f"{_zeros(cohort.outcome_others, 'no event')}",
         ),
         ("weights", _weights(cohort)),
     ]
@@ -122,14 +124,24 @@ def rows_told(n: int, cohort: Cohort) -> str:
 
 def treatment_fact(cohort: Cohort) -> tuple[str, str]:
     """How many were treated."""
+    shown = treated_share(cohort) + _zeros(cohort.treatment_others, "untreated")
+    return ("treatment", f"{cohort.treatment_name}, {cohort.treatment_event}: {shown}")
+
+
+def treated_share(cohort: Cohort) -> str:
+    """The treated rows with their percentage, masked if they have to be."""
     assert cohort.d is not None
     treated, n = float(cohort.count(cohort.d)), _shown(cohort, "n", cohort.n_used)
     protection = cohort.treated_protection
     if protection is not None:
         arm = np.stack([0 * KINDS["n"], KINDS["n"]], axis=-1)
         treated = float(protection.counts(cohort.partitions[0], arm)[0])
-    shown = text.share(treated, n)
-    return ("treatment", f"{cohort.treatment_name}, {cohort.treatment_event}: {shown}")
+    return text.share(treated, n)
+
+
+def _zeros(others: Sequence[str], counted_as: str) -> str:
+    """The other values, where there are several; empty where it is one."""
+    return f"; {show_some(list(others))} count as {counted_as}" if others else ""
 
 
 def attribute_rows(groups: Groups, k: int) -> list[str]:

@@ -213,6 +213,7 @@ class SmallSubgroupResult(TreatedResult):
             if self.renormalise
             else ", not brought back to a sum of 1"
         )
+        rare = ", lower for rare groups" * bool((m.lower < low).any())
         how = "drawn" if self.folds.drawn else "given"
         note = f", {self.folds.note}" if self.folds.note else ""
         return [
@@ -222,7 +223,7 @@ class SmallSubgroupResult(TreatedResult):
                 f"{self.outcome_model.text}, and {call};  fitted on all rows, with treatment set "
                 f"to none;  {of_outcome} {limits}",
             ),
-            ("membership", f"{self.membership_text};  {of_groups} {limits}{change}"),
+            ("membership", f"{self.membership_text};  {of_groups} {limits}{rare}{change}"),
             ("folds", f"{self.folds.n_folds} {how}{note}; membership is predicted out of fold"),
         ]
 
