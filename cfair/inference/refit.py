@@ -320,8 +320,8 @@ def _cells_and_walds(
 
 
 #: Information on the coefficient of a group from which one Newton step is near enough: its standard
-#: error is then 0.22.
-ENOUGH_INFORMATION = 20.0
+#: error is then 0.32.
+ENOUGH_INFORMATION = 10.0
 
 
 def least_information(variance: Array, rows: Rows) -> float:
